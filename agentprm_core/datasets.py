@@ -1,0 +1,109 @@
+"""Datasets on disk: Parquet that appears whole or not at all, and episodes to rows and back.
+
+Bytes are deterministic: zstd at a fixed level, rows as given (callers sort), no clock and no run id.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentprm_core.types import EPISODES, GAMES, Episode, Game, Turn
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Write a file or folder aside and move it to ``path`` when the block ends well; leave no trace when it does not.
+
+    The block gets a path that does not exist yet, on the same file system as ``path``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield aside / path.name
+        if path.is_dir():
+            shutil.rmtree(path)
+        os.replace(aside / path.name, path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """One Parquet file, whole or not at all, the same bytes for the same table."""
+    with whole(path) as aside:
+        pq.write_table(table, aside, compression="zstd", compression_level=3, store_schema=True)
+
+
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """A file, or all ``*.parquet`` of a folder in name order, with exactly ``schema``.
+
+    Raises:
+        FileNotFoundError: nothing there.
+        ValueError: a file whose columns are not the schema's; names the file and the difference.
+    """
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise FileNotFoundError(f"{path}: no Parquet file there")
+    return pa.concat_tables([_read_one(file, schema) for file in files])
+
+
+def _read_one(file: Path, schema: pa.Schema) -> pa.Table:
+    table = pq.read_table(file)
+    missing = set(schema.names) - set(table.column_names)
+    if missing:
+        raise ValueError(f"{file}: lacks the columns {', '.join(sorted(missing))}")
+    return table.select(schema.names).cast(schema)
+
+
+def episodes_to_table(episodes: Iterable[Episode], *, iteration: int, method: str, policy: str) -> pa.Table:
+    """Rows of :data:`EPISODES`, sorted by game, episode, turn. ``policy`` is the digest of who played."""
+    rows: dict[str, list] = {name: [] for name in EPISODES.names}
+    for episode in sorted(episodes, key=lambda e: (e.game_id, e.index)):
+        last = len(episode.turns) - 1
+        for t, turn in enumerate(episode.turns):
+            values = (
+                iteration, method, episode.game_id, episode.seed, episode.index, t,
+                turn.observation, turn.action, turn.reason, list(turn.admissible), turn.valid,
+                float(episode.won and t == last), t == last, turn.state_key, policy,
+            )  # fmt: skip
+            for name, value in zip(EPISODES.names, values):
+                rows[name].append(value)
+    return pa.table(rows, schema=EPISODES)
+
+
+def episodes_from_table(table: pa.Table) -> Iterator[Episode]:
+    """The episodes of a table of :data:`EPISODES`, in its order, which must be that of ``episodes_to_table``."""
+    starts = np.flatnonzero(table["turn"].to_numpy() == 0)
+    for block in range(0, len(starts), 1000):  # a block at a time: rows as Python objects are fifty times their Arrow size
+        end = starts[block + 1000] if block + 1000 < len(starts) else table.num_rows
+        rows = table.slice(starts[block], end - starts[block]).to_pylist()
+        for (game_id, index), group in groupby(rows, key=lambda row: (row["game_id"], row["episode"])):
+            yield _episode(game_id, index, list(group))
+
+
+def _episode(game_id: str, index: int, rows: list[dict]) -> Episode:
+    turns = tuple(
+        Turn(r["observation"], r["action"], tuple(r["admissible"]), r["valid"], r["state_key"], r["reason"])
+        for r in rows
+    )
+    return Episode(game_id, index, rows[0]["seed"], turns, won=rows[-1]["reward"] > 0)
+
+
+def games_to_table(games: Iterable[Game]) -> pa.Table:
+    """Rows of :data:`GAMES`, sorted by id."""
+    games = sorted(games, key=lambda game: game.id)
+    columns = ("id", "split", "task_type", "goal", "floor_plan", "problem", "source")
+    return pa.table({n: [getattr(g, c) for g in games] for n, c in zip(GAMES.names, columns)}, schema=GAMES)
+
+
+def games_from_table(table: pa.Table) -> list[Game]:
+    return [Game(*row.values()) for row in table.select(GAMES.names).to_pylist()]

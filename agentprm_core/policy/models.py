@@ -1,0 +1,155 @@
+"""Policies on disk and in memory: from scratch, Hugging Face, with or without LoRA; safetensors only.
+
+A checkpoint is a folder: ``config.json``, ``model.safetensors`` (or a PEFT adapter), the tokenizer's files, and
+``agentprm.json``, which names the tokenizer the weights were trained with. A folder whose tokenizer is another one is
+refused. ``source`` may also be a Hugging Face id: then nothing of ours is expected in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from agentprm_core.policy.prompt import Renderer, make_renderer
+
+MANIFEST = "agentprm.json"
+KINDS = ("policy", "prm")
+_WEIGHT_FILES = ("*.safetensors", "adapter_config.json", "config.json", "tokenizer.json")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used: missing, half-written, or not made for its tokenizer."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A language model and how to speak with it. A PRM is one too: its model scores tokens, it predicts none."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    renderer: Renderer
+    digest: str
+    """First 16 hex digits of the SHA-256 of the checkpoint's weights and tokenizer; of the id for a model by name."""
+
+
+def new_model(
+    tokenizer: PreTrainedTokenizerBase, *, width: int, layers: int, heads: int, kv_heads: int, context: int, seed: int
+) -> LlamaForCausalLM:
+    """A Llama-architecture model with random weights. Embeddings are shared between input and output."""
+    if width % heads or heads % kv_heads:
+        raise ValueError(f"width {width} must divide by heads {heads}, and heads by kv_heads {kv_heads}")
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def load_policy(
+    source: str | Path,
+    *,
+    kind: str = "policy",
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    trust_remote_code: bool = False,
+) -> Policy:
+    """The policy or PRM at ``source``, a checkpoint folder (full or PEFT adapter) or a Hugging Face id.
+
+    Raises:
+        CheckpointError: the folder is not a checkpoint, or not of this kind, or its tokenizer is not the one the
+            weights were trained with.
+    """
+    folder = Path(source)
+    manifest = _read_manifest(folder, kind) if folder.exists() else {}
+    tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+    digest = checkpoint_digest(folder) if folder.exists() else hashlib.sha256(str(source).encode()).hexdigest()[:16]
+    if manifest and manifest["tokenizer"] != tokenizer_digest(tokenizer):
+        raise CheckpointError(
+            f"{folder}: its tokenizer (digest {tokenizer_digest(tokenizer)}) is not the one its weights were trained "
+            f"with ({manifest['tokenizer']}); restore the folder with `dvc checkout`"
+        )
+    base = manifest.get("base") or source
+    options = {"dtype": dtype, "trust_remote_code": trust_remote_code, "use_safetensors": True}
+    if kind == "policy":
+        model = AutoModelForCausalLM.from_pretrained(base, **options)
+    else:
+        model = AutoModelForTokenClassification.from_pretrained(base, num_labels=1, **options)
+    if manifest.get("base"):
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, folder)
+    if model.get_input_embeddings().num_embeddings < len(tokenizer):
+        raise CheckpointError(
+            f"{source}: the model embeds {model.get_input_embeddings().num_embeddings} tokens, "
+            f"its tokenizer has {len(tokenizer)}"
+        )
+    return Policy(model.to(device).eval(), tokenizer, make_renderer(tokenizer), digest)
+
+
+def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, kind: str = "policy") -> str:
+    """Write a checkpoint folder and return its digest. Make it appear whole: ``datasets.whole``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder, safe_serialization=True)
+    tokenizer.save_pretrained(folder)
+    peft = getattr(model, "peft_config", None)
+    manifest = {
+        "kind": kind,
+        "tokenizer": tokenizer_digest(tokenizer),
+        "base": peft["default"].base_model_name_or_path if peft else None,
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+    return checkpoint_digest(folder)
+
+
+def checkpoint_digest(folder: Path) -> str:
+    """First 16 hex digits of the SHA-256 over the checkpoint's weights, configuration and tokenizer."""
+    files = sorted({file for pattern in _WEIGHT_FILES for file in folder.glob(pattern)})
+    if not any(file.suffix == ".safetensors" for file in files):
+        raise CheckpointError(f"{folder}: no *.safetensors in it; is it a checkpoint, and is it whole?")
+    total = hashlib.sha256()
+    for file in files:
+        total.update(file.name.encode())
+        with file.open("rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()[:16]
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """First 16 hex digits of the SHA-256 of the vocabulary with its ids."""
+    vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()))
+    return hashlib.sha256(vocabulary.encode()).hexdigest()[:16]
+
+
+def _read_manifest(folder: Path, kind: str) -> dict:
+    path = folder / MANIFEST
+    if not path.exists():
+        if kind == "prm" or not (folder / "config.json").exists():
+            raise CheckpointError(f"{folder}: no {MANIFEST} in it; is it a checkpoint, and is it whole?")
+        return {}  # a published model, downloaded to a folder
+    manifest = json.loads(path.read_text())
+    if manifest["kind"] != kind:
+        raise CheckpointError(f"{folder}: holds a {manifest['kind']}, not a {kind}")
+    return manifest

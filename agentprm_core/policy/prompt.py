@@ -1,0 +1,157 @@
+"""An episode as one growing sequence of tokens: the only place where text becomes a prompt.
+
+``observation(o_0) + action(a_0) + observation(o_1) + action(a_1) + …`` is the whole rendering, so the tokens of turns
+0…t are a prefix of those of turns 0…t+1 by construction. Samplers keep their key-value cache from turn to turn because
+of it, and training reads a whole episode in one pass.
+
+Two formats. ``plain`` is for models trained here from scratch: the bare text, an ``<act>`` mark where the policy is to
+write, an ``<end>`` mark where it stops. ``chat`` is for published models: user and assistant messages in the
+tokenizer's own chat template, the admissible commands listed, the reply as ``REASON:`` and ``ACTION:`` (paper A, appendix).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from transformers import PreTrainedTokenizerBase
+
+from agentprm_core.types import Turn
+
+PAD, UNK, BOS, ACT, END = "<pad>", "<unk>", "<bos>", "<act>", "<end>"
+FORMATS = ("plain", "chat")
+
+_INSTRUCTION = (
+    "You act in a household to finish a task. At every turn reply with\nREASON:\n<why>\nACTION:\n<one command>\n\n"
+)
+_ACTION = re.compile(r"ACTION:\s*(.+?)\s*$", re.DOTALL)
+_REASON = re.compile(r"REASON:\s*(.*?)\s*(?:ACTION:|$)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One episode's tokens. ``T`` turns, ``L`` tokens."""
+
+    input_ids: list[int]
+    """L token ids."""
+    is_action: list[bool]
+    """L flags: written by the policy (the end mark included)."""
+    action_starts: list[int]
+    """T positions: the first token of each action."""
+    action_ends: list[int]
+    """T positions: the last token of each action, where the PRM's score is read."""
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """Turns text into tokens for one tokenizer. Build it with :func:`make_renderer`."""
+
+    tokenizer: PreTrainedTokenizerBase
+    format: str
+    opening: tuple[int, ...]
+    """Tokens before the first observation."""
+    before_observation: tuple[int, ...]
+    """Tokens before every later observation."""
+    before_action: tuple[int, ...]
+    """Tokens between an observation and the action."""
+    after_action: tuple[int, ...]
+    """Tokens that end an action. The first of them is the stop token."""
+    _encode: object = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        tokenizer = self.tokenizer
+
+        @lru_cache(maxsize=200_000)  # worlds say the same few thousand sentences over and over
+        def encode(text: str) -> tuple[int, ...]:
+            return tuple(tokenizer.encode(text, add_special_tokens=False))
+
+        object.__setattr__(self, "_encode", encode)
+
+    @property
+    def stop_token(self) -> int:
+        return self.after_action[0]
+
+    def observation(self, text: str, first: bool, admissible: Sequence[str] = ()) -> tuple[int, ...]:
+        """Tokens of one observation, up to and with the mark after which the policy writes."""
+        if self.format == "chat":
+            text = f"{_INSTRUCTION if first else ''}{text}\n\nAdmissible commands:\n" + "\n".join(admissible)
+        return (self.opening if first else self.before_observation) + self._encode(text) + self.before_action
+
+    def action(self, action: str, reason: str = "") -> tuple[int, ...]:
+        """Tokens of one action and its end."""
+        return self.action_text(action, reason) + self.after_action
+
+    def action_text(self, action: str, reason: str = "") -> tuple[int, ...]:
+        """Tokens of one action without its end."""
+        return self._encode(f"REASON:\n{reason}\nACTION:\n{action}" if self.format == "chat" else action)
+
+    def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
+        """(reason, action) of what the policy wrote, end mark included or not."""
+        text = self.tokenizer.decode([t for t in tokens if t != self.stop_token], skip_special_tokens=True).strip()
+        if self.format == "plain":
+            return "", text
+        action, reason = _ACTION.search(text), _REASON.search(text)
+        return (reason.group(1) if reason else ""), (action.group(1).splitlines()[0] if action else text)
+
+    def episode(self, turns: Sequence[Turn]) -> Rendered:
+        """The whole episode, ending with the last action's end mark."""
+        ids: list[int] = []
+        starts, ends, is_action = [], [], []
+        for t, turn in enumerate(turns):
+            seen = self.observation(turn.observation, t == 0, turn.admissible)
+            done = self.action(turn.action, turn.reason)
+            starts.append(len(ids) + len(seen))
+            ids += seen + done
+            # the score and the loss end at the stop token: what a template puts after it belongs to nobody
+            ends.append(len(ids) - len(self.after_action))
+            is_action += [False] * len(seen)
+            is_action += [True] * (len(done) - len(self.after_action) + 1) + [False] * (len(self.after_action) - 1)
+        return Rendered(ids, is_action, starts, ends)
+
+
+def make_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:
+    """The renderer of ``tokenizer``: ``plain`` if it has our marks, ``chat`` if it has a chat template.
+
+    Raises:
+        ValueError: it has neither, so nobody can tell where an action starts.
+    """
+    marks = tokenizer.convert_tokens_to_ids([BOS, ACT, END])
+    if all(m is not None and m != tokenizer.unk_token_id for m in marks):
+        bos, act, end = marks
+        return Renderer(tokenizer, "plain", (bos,), (), (act,), (end,))
+    if not tokenizer.chat_template:
+        raise ValueError(
+            f"tokenizer {tokenizer.name_or_path!r} has neither the marks {BOS} {ACT} {END} nor a chat template"
+        )
+    return _chat_renderer(tokenizer)
+
+
+def _chat_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:
+    """Take the template apart by rendering a dialogue of four sentinels and cutting at them."""
+    sentinels = ["@@first@@", "@@reply@@", "@@second@@", "@@answer@@"]
+    roles = ["user", "assistant", "user", "assistant"]
+    messages = [{"role": r, "content": s} for r, s in zip(roles, sentinels)]
+    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    try:
+        opening, rest = text.split(sentinels[0])
+        before_action, rest = rest.split(sentinels[1])
+        between, rest = rest.split(sentinels[2])
+        again, _ = rest.split(sentinels[3])
+    except ValueError:
+        raise ValueError(
+            f"the chat template of {tokenizer.name_or_path!r} rewrites messages: cannot append to it"
+        ) from None
+    if again != before_action:
+        raise ValueError(f"the chat template of {tokenizer.name_or_path!r} renders turns unlike each other")
+    between_ids = tokenizer.encode(between, add_special_tokens=False)
+    # the assistant's message ends with the first special token (<|eot_id|>, <|im_end|>, </s>) after its text
+    cut = 1 + next(i for i, t in enumerate(between_ids) if t in tokenizer.all_special_ids)
+
+    def ids(piece: str) -> tuple[int, ...]:
+        return tuple(tokenizer.encode(piece, add_special_tokens=False))
+
+    return Renderer(
+        tokenizer, "chat", ids(opening), tuple(between_ids[cut:]), ids(before_action), tuple(between_ids[:cut])
+    )
