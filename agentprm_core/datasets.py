@@ -83,7 +83,7 @@ def episodes_to_table(episodes: Iterable[Episode], *, iteration: int, method: st
 def episodes_from_table(table: pa.Table) -> Iterator[Episode]:
     """The episodes of a table of :data:`EPISODES`, in its order, which must be that of ``episodes_to_table``."""
     starts = np.flatnonzero(table["turn"].to_numpy() == 0)
-    for block in range(0, len(starts), 1000):  # a block at a time: rows as Python objects are fifty times their Arrow size
+    for block in range(0, len(starts), 1000):  # rows as Python objects are fifty times their Arrow size
         end = starts[block + 1000] if block + 1000 < len(starts) else table.num_rows
         rows = table.slice(starts[block], end - starts[block]).to_pylist()
         for (game_id, index), group in groupby(rows, key=lambda row: (row["game_id"], row["episode"])):

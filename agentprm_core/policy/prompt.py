@@ -6,7 +6,7 @@ of it, and training reads a whole episode in one pass.
 
 Two formats. ``plain`` is for models trained here from scratch: the bare text, an ``<act>`` mark where the policy is to
 write, an ``<end>`` mark where it stops. ``chat`` is for published models: user and assistant messages in the
-tokenizer's own chat template, the admissible commands listed, the reply as ``REASON:`` and ``ACTION:`` (paper A, appendix).
+tokenizer's own chat template, the admissible commands listed, the reply as ``REASON:`` and ``ACTION:`` (paper A).
 """
 
 from __future__ import annotations
