@@ -1,0 +1,232 @@
+"""The one training loop: ``transformers.Trainer`` over planned batches of whole episodes.
+
+Departs from the Trainer's habits in four ways:
+1. The data set is a plan of batches (:class:`agentprm_core.training.packing.BatchPlan`), so order, size and number of
+   steps follow from the seed, and a killed run continues with the batch that is due.
+2. The objective returns a *sum* of losses and its weight; the step's loss is their ratio over all processes and
+   accumulated batches, so neither changes the gradient.
+3. A loss that is not finite stops the run.
+4. Scratch space belongs to one run: a digest of settings, data and first weights is kept beside the checkpoints, and
+   another run's are not resumed from.
+
+Everything else (DDP and FSDP2 under ``accelerate launch``, bf16, accumulation, gradient checkpointing, LoRA) is the
+Trainer's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch.utils.data import SequentialSampler
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from agentprm_core.training.packing import BatchPlan, Row, collate
+
+SCHEDULES = ("cosine", "linear", "constant")
+PRECISIONS = ("float32", "bfloat16")
+_RUN = "run.json"
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How long and how fast to learn. Every trainer's settings extend these."""
+
+    learning_rate: float
+    batch_tokens: int
+    """Padded tokens of one forward pass of one process."""
+    seed: int
+    epochs: float | None = None
+    steps: int | None = None
+    """Optimizer steps. Exactly one of ``epochs`` and ``steps`` is given."""
+    schedule: str = "cosine"
+    warmup: float = 0.05
+    """Share of the steps over which the learning rate rises from 0."""
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    accumulation: int = 1
+    precision: str = "float32"
+    gradient_checkpointing: bool = False
+    save_every: int = 0
+    """Steps between states that a killed run resumes from; 0 keeps none."""
+
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError(f"give epochs or steps, one of them: epochs={self.epochs}, steps={self.steps}")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule: {self.schedule!r} is not one of {', '.join(SCHEDULES)}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision: {self.precision!r} is not one of {', '.join(PRECISIONS)}")
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What an objective says of one batch."""
+
+    total: torch.Tensor
+    """Scalar: the sum of the losses, with gradient."""
+    metrics: dict[str, tuple[torch.Tensor, torch.Tensor | float]]
+    """By name (sum, count): logged as the ratio of the sums since the last log."""
+
+
+Objective = Callable[[torch.nn.Module, dict[str, torch.Tensor]], Losses]
+Batches = list[dict[str, torch.Tensor]]
+
+
+class EpisodeTrainer(Trainer):
+    """Minimises ``objective`` over ``rows`` as ``settings`` say. ``batch["weight"]`` sums to the loss's weight."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Row],
+        objective: Objective,
+        settings: TrainSettings,
+        scratch: Path,
+        pad: int,
+        callbacks: Sequence[TrainerCallback] = (),
+    ) -> None:
+        self.objective, self.settings, self.rows = objective, settings, rows
+        self._sums: dict[str, list] = {}
+        arguments = _arguments(settings, scratch)
+        plan = BatchPlan(
+            [len(row) for row in rows],
+            settings.batch_tokens,
+            settings.seed,
+            epochs=settings.epochs,
+            batches=settings.steps and settings.steps * settings.accumulation * arguments.world_size,
+            group=settings.accumulation * arguments.world_size,
+        )
+        super().__init__(
+            model,
+            arguments,
+            train_dataset=plan,
+            data_collator=lambda planned: collate([rows[i] for i in planned[0]], pad),
+            callbacks=list(callbacks),
+        )
+        self.model_accepts_loss_kwargs = True  # the loss is already averaged over the accumulated batches
+        self.remove_callback(PrinterCallback)  # without a terminal it would print every log
+        if settings.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+
+    def _get_train_sampler(self, train_dataset=None) -> SequentialSampler:
+        return SequentialSampler(self.train_dataset)
+
+    def get_batch_samples(self, epoch_iterator, num_batches: int, device) -> tuple[Batches, torch.Tensor]:
+        """The step's batches and their weight over all processes."""
+        batches = self.step_batches(epoch_iterator, num_batches)
+        weight = sum(batch["weight"].sum() for batch in batches).to(device)
+        if self.args.world_size > 1:
+            weight = self.accelerator.gather(weight).sum()
+        return batches, weight
+
+    def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
+        """The batches of one optimizer step. Online trainers make theirs here, from the current weights."""
+        return [next(epoch_iterator) for _ in range(num_batches)]
+
+    def compute_loss(self, model, inputs, return_outputs: bool = False, num_items_in_batch=None) -> torch.Tensor:
+        losses = self.objective(model, inputs)
+        for name, (total, count) in losses.metrics.items():
+            sums = self._sums.setdefault(name, [0.0, 0.0])
+            sums[0] += torch.as_tensor(total).detach()
+            sums[1] += torch.as_tensor(count).detach()
+        # DDP averages gradients over processes; the weight already counts them all
+        return losses.total / num_items_in_batch * self.accelerator.num_processes
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs and not torch.isfinite(torch.tensor(float(logs["loss"]))):
+            raise FloatingPointError(
+                f"the loss is {logs['loss']} at step {self.state.global_step}; lower learning_rate"
+            )
+        super().log({**logs, **{name: float(a / b) for name, (a, b) in self._sums.items() if b}}, start_time)
+        self._sums.clear()
+
+    def floating_point_ops(self, inputs) -> int:
+        return 0  # counted from tokens where it matters
+
+
+def fit(trainer: EpisodeTrainer) -> dict:
+    """Train to the end, from the last state in scratch if this very run left one. Returns what happened.
+
+    Keys: ``steps``, ``rows``, ``loss`` (mean of the last logged stretch), ``curve`` (list of {step, loss, …}),
+    ``tokens`` (padded tokens read a process), ``padding`` (share of them), ``seconds`` and ``resumed_from`` (step).
+    """
+    scratch = Path(trainer.args.output_dir)
+    state = resume_point(scratch, _digest(trainer))
+    start = time.perf_counter()
+    trainer.train(resume_from_checkpoint=str(state) if state else None)
+    seconds = time.perf_counter() - start
+    trainer.model.eval()
+    lengths = [[len(trainer.rows[i]) for i in batch] for batch in trainer.train_dataset]
+    tokens = sum(max(batch) * len(batch) for batch in lengths)
+    curve = [{k: v for k, v in entry.items() if k != "epoch"} for entry in trainer.state.log_history if "loss" in entry]
+    return {
+        "steps": trainer.state.global_step,
+        "rows": len(trainer.rows),
+        "loss": curve[-1]["loss"],
+        "curve": curve,
+        "tokens": tokens,
+        "padding": 1 - sum(map(sum, lengths)) / tokens,
+        "seconds": seconds,
+        "resumed_from": int(state.name.split("-")[1]) if state else 0,
+    }
+
+
+def resume_point(scratch: Path, digest: str) -> Path | None:
+    """The newest whole state in ``scratch``, if the run of ``digest`` left it; another run's are removed."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    owner = scratch / _RUN
+    if not owner.exists() or json.loads(owner.read_text())["digest"] != digest:
+        for state in scratch.glob("checkpoint-*"):
+            shutil.rmtree(state)
+        owner.write_text(json.dumps({"digest": digest}) + "\n")
+        return None
+    # trainer_state.json is the last file of a state to be written
+    whole = [state for state in scratch.glob("checkpoint-*") if (state / "trainer_state.json").exists()]
+    return max(whole, key=lambda state: int(state.name.split("-")[1]), default=None)
+
+
+def _digest(trainer: EpisodeTrainer) -> str:
+    """SHA-256 of settings, rows and first weights: what decides a run."""
+    total = hashlib.sha256(json.dumps(asdict(trainer.settings), sort_keys=True).encode())
+    for row in trainer.rows:
+        total.update(row.input_ids.tobytes())
+        for column in row.columns.values():
+            total.update(column.tobytes())
+    for name, weight in trainer.model.state_dict().items():
+        total.update(name.encode())
+        total.update(weight.detach().contiguous().cpu().view(torch.uint8).numpy())
+    return total.hexdigest()
+
+
+def _arguments(settings: TrainSettings, scratch: Path) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(scratch),
+        learning_rate=settings.learning_rate,
+        num_train_epochs=1,  # the plan holds all of them
+        per_device_train_batch_size=1,  # one planned batch
+        gradient_accumulation_steps=settings.accumulation,
+        lr_scheduler_type=settings.schedule if settings.schedule != "constant" else "constant_with_warmup",
+        warmup_steps=settings.warmup,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        bf16=settings.precision == "bfloat16",
+        save_strategy="steps" if settings.save_every else "no",
+        save_steps=settings.save_every or 500,
+        save_total_limit=2,
+        logging_steps=0.02,
+        logging_nan_inf_filter=False,
+        disable_tqdm=not sys.stderr.isatty(),
+        report_to="none",
+        seed=settings.seed,
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+    )
