@@ -1,0 +1,174 @@
+"""Monte Carlo targets: Q̂(s,a) is the mean return over all visits to (s,a), found through a hash map (paper A §2).
+
+Shards of episodes in, one sorted Parquet file of labels out, by columns: a million turns take about a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentprm_core.credit.split import validation_games
+from agentprm_core.credit.turns import Turns, check_key, read_turns
+from agentprm_core.datasets import whole
+from agentprm_core.types import LABELS
+
+OUTCOMES = ("signed", "binary")
+"""What a lost episode is worth: ``signed`` R ∈ {−1, +1}, mapped to [0,1] as (R+1)/2 (paper A), so that the far end of
+a long episode tends to ½; ``binary`` R ∈ {0, 1}, so that it tends to 0."""
+
+DISCOUNTS = ("end", "start")
+"""``end``: γ^{T−1−t}, the return by definition. ``start``: γ^t, what the reference implementation of paper A does, so
+that the last, deciding turn is discounted most; for comparisons only."""
+
+_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Statistics of the returns at each turn's (s,a), over N turns."""
+
+    q_N: np.ndarray
+    """float64 mean over the visits, in [0,1]."""
+    variance_N: np.ndarray
+    """float64 mean squared deviation over the visits; n/(n−1) of it is the unbiased one."""
+    visits_N: np.ndarray
+    """int64 ≥ 1."""
+
+
+def returns(turns: Turns, *, gamma: float, discount_from: str = "end", outcome: str = "signed") -> np.ndarray:
+    """float64 [N] in [0,1]: the discounted return of each turn, γ^{T−1−t}·R, mapped to [0,1] (paper A §2 step 2).
+
+    Raises:
+        ValueError: ``gamma`` outside (0, 1], an unknown ``discount_from`` or ``outcome``.
+    """
+    if discount_from not in DISCOUNTS:
+        raise ValueError(f"label.discount_from: {discount_from!r} is not one of {', '.join(DISCOUNTS)}")
+    steps = turns.turn_N
+    if discount_from == "end":
+        steps = turns.per_turn(turns.lengths_E) - 1 - turns.turn_N
+    return discounted(turns.per_turn(turns.won_E), steps, gamma=gamma, outcome=outcome)
+
+
+def discounted(won: np.ndarray, steps: np.ndarray, *, gamma: float, outcome: str) -> np.ndarray:
+    """float64 in [0,1]: an outcome ``steps`` turns away, γ^steps·R mapped to [0,1].
+
+    Raises:
+        ValueError: ``gamma`` outside (0, 1] or an unknown ``outcome``.
+    """
+    if not 0 < gamma <= 1:
+        raise ValueError(f"label.gamma: {gamma} is not in (0, 1]")
+    if outcome not in OUTCOMES:
+        raise ValueError(f"label.outcome: {outcome!r} is not one of {', '.join(OUTCOMES)}")
+    discount = gamma ** steps.astype(np.float64)
+    if outcome == "binary":
+        return np.where(won, discount, 0.0)
+    return (np.where(won, discount, -discount) + 1) / 2
+
+
+def visit_statistics(key_N: np.ndarray, return_N: np.ndarray) -> Visits:
+    """Mean, variance and number of the returns that share a key. Sums run in row order, so bytes do not depend on
+    threads."""
+    _, key, count = np.unique(key_N, return_inverse=True, return_counts=True)
+    mean = np.bincount(key, weights=return_N) / count
+    variance = np.bincount(key, weights=(return_N - mean[key]) ** 2) / count
+    return Visits(mean[key], variance[key], count[key])
+
+
+def monte_carlo_q(
+    turns: Turns, *, gamma: float, key: str, side_N: np.ndarray, discount_from: str = "end", outcome: str = "signed"
+) -> Visits:
+    """Q̂ of every turn: the mean return over the visits to its (s,a) on its own side of the split.
+
+    Histories of two games can read alike. They are one key, as in the paper, but never across ``side_N`` (bool [N],
+    validation or not): a validation target that holds training returns would flatter the model.
+    """
+    return visit_statistics(
+        turns.state_actions(key) + side_N.astype(np.uint64),
+        returns(turns, gamma=gamma, discount_from=discount_from, outcome=outcome),
+    )
+
+
+def label_monte_carlo(
+    rollouts: Path | Sequence[Path],
+    out: Path,
+    *,
+    gamma: float,
+    key: str,
+    discount_from: str,
+    validation_share: float,
+    seed: int,
+    outcome: str = "signed",
+) -> dict[str, float]:
+    """Label a dataset of episodes: one row a turn in schema LABELS, sorted by game, episode, turn.
+
+    ``out`` appears whole or not at all, with the same bytes for the same input. ``key`` is one of ``turns.KEYS``.
+    Returns counts, the moments of q, and the coverage of *both* keys: the share of turns whose (s,a) was visited at
+    least twice, and the mean visits a key.
+
+    Raises:
+        FileNotFoundError, ValueError: as :func:`~agentprm_core.credit.turns.read_turns`, :func:`returns` and
+            :func:`~agentprm_core.credit.split.validation_games`.
+    """
+    check_key(key)
+    turns = read_turns(rollouts)
+    side = validation_games(turns.games, validation_share, seed)
+    visits = monte_carlo_q(
+        turns, gamma=gamma, key=key, side_N=side[turns.game_N], discount_from=discount_from, outcome=outcome
+    )
+    write_labels(label_batches(turns, visits, side), out)
+    return {**_counts(turns, side, visits), **coverage_of_keys(turns)}
+
+
+def label_batches(turns: Turns, visits: Visits, side: np.ndarray) -> Iterator[pa.Table]:
+    """Rows of LABELS in pieces. ``side`` is bool, one a game: for validation or not."""
+    games, sides = pa.array(turns.games), pa.array(["train", "validation"])
+    for start in range(0, len(turns.turn_N), _ROWS):
+        piece = slice(start, start + _ROWS)
+        game = turns.game_N[piece]
+        columns = [
+            games.take(pa.array(game)),
+            turns.episode_N[piece],
+            turns.turn_N[piece],
+            visits.q_N[piece].astype(np.float32),
+            visits.visits_N[piece].astype(np.int32),
+            visits.variance_N[piece].astype(np.float32),
+            sides.take(pa.array(side[game].astype(np.int8))),
+        ]
+        yield pa.table(dict(zip(LABELS.names, columns)), schema=LABELS)
+
+
+def write_labels(batches: Iterator[pa.Table], out: Path) -> None:
+    """One Parquet file, zstd, whole or not at all."""
+    with whole(out) as aside, pq.ParquetWriter(aside, LABELS, compression="zstd", compression_level=3) as writer:
+        for batch in batches:
+            writer.write_table(batch)
+
+
+def coverage_of_keys(turns: Turns) -> dict[str, float]:
+    """How often (s,a) comes back, under either key: ``coverage_KEY`` and ``visits_per_key_KEY``."""
+    found: dict[str, float] = {}
+    for key in ("history", "state"):
+        _, count = np.unique(turns.state_actions(key), return_counts=True)
+        found[f"coverage_{key}"] = float(count[count > 1].sum() / count.sum())
+        found[f"visits_per_key_{key}"] = float(count.mean())
+    return found
+
+
+def _counts(turns: Turns, side: np.ndarray, visits: Visits) -> dict[str, float]:
+    validation = int(side[turns.game_N].sum())
+    return {
+        "games": len(turns.games),
+        "episodes": len(turns.won_E),
+        "turns": len(turns.turn_N),
+        "train_turns": len(turns.turn_N) - validation,
+        "validation_turns": validation,
+        "success": float(turns.won_E.mean()),
+        "q_mean": float(visits.q_N.mean()),
+        "q_std": float(visits.q_N.std()),
+    }
