@@ -1,0 +1,52 @@
+"""The plan of batches: every row once an epoch, within the budget, the same for the same seed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentprm_core.training.packing import BatchPlan, Row, collate
+
+lengths_of = st.lists(st.integers(1, 300), min_size=1, max_size=200)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths_of, st.integers(50, 2000), st.integers(0, 5), st.integers(1, 3), st.integers(1, 4))
+def test_every_row_once_an_epoch_within_the_budget(lengths, budget, seed, epochs, group):
+    plan = BatchPlan(lengths, budget, seed, epochs=epochs, group=group)
+    assert len(plan) % group == 0
+    counts = Counter(row for batch in plan for row in batch)
+    assert set(counts) == set(range(len(lengths)))
+    assert min(counts.values()) >= epochs
+    for batch in plan:
+        assert len(batch) == 1 or max(lengths[row] for row in batch) * len(batch) <= budget
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths_of, st.integers(0, 5))
+def test_same_seed_same_plan_other_epoch_other_order(lengths, seed):
+    plans = [list(BatchPlan(lengths, 500, seed, batches=12)) for _ in range(2)]
+    assert plans[0] == plans[1]
+    assert len(plans[0]) == 12
+
+
+def test_little_padding():
+    lengths = np.random.default_rng(0).integers(60, 350, 2000)
+    plan = BatchPlan(lengths, 2048, 0, epochs=1)
+    padded = sum(max(lengths[row] for row in batch) * len(batch) for batch in plan)
+    assert lengths.sum() / padded > 0.95
+
+
+def test_padding_is_zero_in_columns_and_the_pad_token_in_ids():
+    rows = [Row(np.array([5, 6, 7], np.int32), {"weight": np.ones(3, np.float32)}) for _ in range(1)]
+    rows.append(Row(np.array([8], np.int32), {"weight": np.ones(1, np.float32)}))
+    batch = collate(rows, pad=2)
+    assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 2, 2]]
+    assert batch["weight"].tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+def test_no_rows_is_an_error():
+    with pytest.raises(ValueError, match="no rows to train on"):
+        BatchPlan([], 100, 0, epochs=1)
