@@ -1,0 +1,246 @@
+"""An expert that plays ALFWorld by the text alone, for demonstrations and for checking that a household is solvable.
+
+It follows the strategy of alfworld's hand-coded expert (find the object, take it, clean, heat or cool it, bring it
+home), and departs from it in four ways:
+1. It reads nothing but the observations, so whoever sees the same text can learn to do the same. alfworld's reads
+   the engine's facts and admissible commands.
+2. It looks into the likely receptacles first (:mod:`agentprm_core.envs.alfworld.priors`), counting that a closed one
+   costs two actions, and numbers of one kind in ascending order. It never looks twice into the same.
+3. It leaves receptacles open, and remembers what it saw on the way.
+4. It is deterministic. With a seed, the order of the kinds of receptacles is drawn in proportion to their promise, once
+   a search, so that demonstrations differ where the world leaves a choice, and only there.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from dataclasses import dataclass
+
+from agentprm_core.envs.alfworld.priors import OPENABLE, WHERE
+from agentprm_core.envs.base import World
+from agentprm_core.types import Episode, Game, Turn
+
+_TASKS = (
+    (r"look at (?P<obj>\w+) under the (?P<lamp>\w+)", ""),
+    (r"examine the (?P<obj>\w+) with the (?P<lamp>\w+)", ""),
+    (r"put a clean (?P<obj>\w+) in (?P<home>\w+)", "clean"),
+    (r"clean some (?P<obj>\w+) and put it in (?P<home>\w+)", "clean"),
+    (r"put a hot (?P<obj>\w+) in (?P<home>\w+)", "heat"),
+    (r"heat some (?P<obj>\w+) and put it in (?P<home>\w+)", "heat"),
+    (r"put a cool (?P<obj>\w+) in (?P<home>\w+)", "cool"),
+    (r"cool some (?P<obj>\w+) and put it in (?P<home>\w+)", "cool"),
+    (r"put (?P<two>two) (?P<obj>\w+) in (?P<home>\w+)", ""),
+    (r"find (?P<two>two) (?P<obj>\w+) and put them in (?P<home>\w+)", ""),
+    (r"put a (?P<obj>\w+) in (?P<home>\w+)", ""),
+    (r"put some (?P<obj>\w+) on (?P<home>\w+)", ""),
+)
+_TASK_PATTERNS = tuple((re.compile(rf"Your task is to: {pattern}\.?$"), verb) for pattern, verb in _TASKS)
+_SEEN = re.compile(r"\ba (\w+ \d+)")
+_WHERE = {thing.lower(): {kind.lower(): rate for kind, rate in row.items()} for thing, row in WHERE.items()}
+_OPENABLE = frozenset(kind.lower() for kind in OPENABLE)
+_APPLIANCES = {"clean": ("sinkbasin", "bathtubbasin"), "heat": ("microwave",), "cool": ("fridge",)}
+
+
+class NothingLeft(RuntimeError):
+    """The expert has looked everywhere and not found what the task needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the task sentence asks for; all kinds are lower-case words of the text (``mug``, ``cabinet``)."""
+
+    target: str
+    home: str
+    """Kind of receptacle to bring it to; empty for a lamp task."""
+    lamp: str
+    """Kind of lamp to look at it under; empty for all other tasks."""
+    verb: str
+    """``clean``, ``heat`` or ``cool``; empty where the object goes as it is."""
+    two: bool
+
+
+def read_task(text: str) -> Task:
+    """The task of a first observation. Raises ValueError for a sentence that is none of the twelve templates."""
+    sentence = text[text.rfind("\n") + 1 :]
+    for pattern, verb in _TASK_PATTERNS:
+        match = pattern.match(sentence)
+        if match:
+            part = match.groupdict()
+            return Task(part["obj"], part.get("home") or "", part.get("lamp") or "", verb, "two" in part)
+    raise ValueError(f"the expert knows ALFWorld's twelve templated tasks, and this is none of them: {sentence!r}")
+
+
+class Expert:
+    """Plays one episode: give :meth:`act` each observation's text in turn, do the command it returns.
+
+    ``seed`` None: the likeliest place first. A number: the order of places is drawn, different for each seed.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._rng = None if seed is None else random.Random(seed)
+        self._task: Task | None = None
+
+    def act(self, text: str) -> str:
+        """The next command. Raises ValueError for an unknown task, :class:`NothingLeft` after a search in vain."""
+        if self._task is None:
+            self._begin(text)
+        else:
+            self._notice(text)
+        self._command = self._decide()
+        return self._command
+
+    def _begin(self, text: str) -> None:
+        self._task = read_task(text)
+        self._receptacles = sorted(_SEEN.findall(text), key=_kind_and_number)
+        self._here = ""
+        self._carried = ""
+        self._treated = False
+        self._home = ""
+        self._closed: set[str] = set()
+        self._looked: set[str] = set()
+        self._lies: dict[str, str] = {}  # object → receptacle
+        self._queues: dict[str, list[str]] = {}  # kind searched for → receptacles in the order of the search
+
+    def _notice(self, text: str) -> None:
+        """Update what is known by the last command and what the world said to it."""
+        verb, *words = self._command.split()
+        if verb == "go":
+            self._here = " ".join(words[1:])
+            if text == "Nothing happens.":  # already at this spot, which several receptacles share
+                return self._notice_shared_spot()
+        elif verb == "take":
+            self._carried = " ".join(words[:2])
+            del self._lies[self._carried]
+        elif verb == "move":
+            self._lies[self._carried] = self._here
+            self._carried = ""
+            self._treated = False
+        elif verb == "open":
+            self._closed.discard(
+                self._here
+            )  # also where nothing happened: some cabinets do not open and are not closed
+        elif verb == self._task.verb:
+            self._treated = True
+        if f"The {self._here} is closed." in text:
+            self._closed.add(self._here)
+        elif "you see" in text:
+            self._closed.discard(self._here)
+            self._looked.add(self._here)
+            for thing in _SEEN.findall(text):
+                self._lies[thing] = self._here
+        return None
+
+    def _notice_shared_spot(self) -> None:
+        """Nothing was said of the receptacle stood at: one that opens is closed unless it was opened before."""
+        if _kind(self._here) in _OPENABLE and self._here not in self._looked:
+            self._closed.add(self._here)
+
+    def _decide(self) -> str:
+        task = self._task
+        if not self._carried:
+            return self._fetch(task.target)
+        if task.verb and not self._treated:
+            appliance = self._first_of(_APPLIANCES[task.verb])
+            return self._at(appliance) or f"{task.verb} {self._carried} with {appliance}"
+        if task.lamp:
+            lamp = self._known(task.lamp)
+            if lamp is None:
+                return self._search(task.lamp)
+            return self._at(self._lies[lamp]) or f"use {lamp}"
+        self._home = self._home or self._choose_home()
+        return self._at(self._home) or self._open(self._home) or f"move {self._carried} to {self._home}"
+
+    def _fetch(self, kind: str) -> str:
+        thing = self._known(kind)
+        if thing is None:
+            return self._search(kind)
+        place = self._lies[thing]
+        return self._at(place) or f"take {thing} from {place}"
+
+    def _search(self, kind: str) -> str:
+        """The next step of looking for ``kind``: into what stands here, else to the most promising place left."""
+        if self._here and self._here not in self._looked:
+            return self._open(self._here) or f"examine {self._here}"
+        queue = self._queues.setdefault(kind, self._order(kind))
+        while queue and queue[-1] in self._looked:
+            queue.pop()
+        if not queue:
+            raise NothingLeft(f"looked into all {len(self._receptacles)} receptacles and found no {kind}")
+        return f"go to {queue[-1]}"
+
+    def _order(self, kind: str) -> list[str]:
+        """All receptacles, the most promising last: by chance of holding ``kind`` per action, then number."""
+        rates = _WHERE.get(kind, {})
+        promise = {}
+        for place in sorted({_kind(name) for name in self._receptacles}):
+            cost = 2 if place in _OPENABLE else 1
+            promise[place] = math.log(max(rates.get(place, 0.0), 1e-4) / cost)
+            if self._rng is not None:
+                promise[place] += -math.log(self._rng.expovariate(1.0))  # Gumbel noise draws without replacement
+        return sorted(self._receptacles, key=lambda name: (-promise[_kind(name)], _kind_and_number(name)))[::-1]
+
+    def _known(self, kind: str) -> str | None:
+        """The object of that kind seen first and still to be fetched, preferably here."""
+        things = [thing for thing, place in self._lies.items() if _kind(thing) == kind and place != self._home]
+        here = [thing for thing in things if self._lies[thing] == self._here]
+        return min(here or things, key=_kind_and_number) if things else None
+
+    def _choose_home(self) -> str:
+        """The receptacle to bring things to: the lowest number, whatever was seen, so that it can be foretold."""
+        names = [name for name in self._receptacles if _kind(name) == self._task.home]
+        if not names:
+            raise NothingLeft(f"there is no {self._task.home}")
+        return names[0]
+
+    def _first_of(self, kinds: tuple[str, ...]) -> str:
+        for kind in kinds:
+            for name in self._receptacles:
+                if _kind(name) == kind:
+                    return name
+        raise NothingLeft(f"there is no {kinds[0]}")
+
+    def _at(self, place: str) -> str:
+        return "" if self._here == place else f"go to {place}"
+
+    def _open(self, place: str) -> str:
+        return f"open {place}" if place in self._closed else ""
+
+
+def solves(world: World, game: Game, max_turns: int) -> bool:
+    """Whether the expert, likeliest places first, wins ``game`` within ``max_turns`` actions."""
+    expert = Expert()
+    seen = world.reset(game)
+    for _ in range(max_turns):
+        if seen.won:
+            return True
+        try:
+            seen = world.step(expert.act(seen.text))
+        except NothingLeft:
+            return False
+    return seen.won
+
+
+def play_expert(world: World, game: Game, max_turns: int, seed: int | None = None, index: int = 0) -> Episode:
+    """One episode of the expert: at most ``max_turns`` actions, fewer when it wins or has nothing left to try."""
+    expert = Expert(seed)
+    seen = world.reset(game)
+    turns = []
+    while not seen.won and len(turns) < max_turns:
+        try:
+            action = expert.act(seen.text)
+        except NothingLeft:
+            break
+        turns.append(Turn(seen.text, action, seen.admissible, action in seen.admissible, world.state_key()))
+        seen = world.step(action)
+    return Episode(game.id, index, -1 if seed is None else seed, tuple(turns), seen.won)
+
+
+def _kind(name: str) -> str:
+    return name[: name.index(" ")]
+
+
+def _kind_and_number(name: str) -> tuple[str, int]:
+    kind, number = name.split()
+    return kind, int(number)
