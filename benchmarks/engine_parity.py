@@ -1,0 +1,127 @@
+"""Plays the fast engine and TextWorld side by side and counts the steps at which they differ.
+
+    python -m benchmarks.engine_parity --games DIR --split valid_seen --limit 20 --steps 40 --seed 0 --json
+
+Each game gets one walk of ``--steps`` commands, the same on both engines. At every step the observation, the sorted
+admissible commands and ``won`` must be equal. A walk picks a verb first and then one of its commands, so that doors
+open and objects travel; a tenth of the commands are inadmissible ones. Half of the walks start with a stretch of the
+expert's commands. The last line printed is a JSON object, with the first mismatch in full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from agentprm_core.envs import Observation, World, make_world
+from agentprm_core.envs.alfworld.expert import Expert
+from agentprm_core.envs.alfworld.games import load_games
+from agentprm_core.types import Game
+
+VERB_WEIGHTS = {
+    **{"go": 3.0, "take": 4.0, "move": 4.0, "open": 3.0, "close": 1.0},
+    **{"heat": 4.0, "cool": 4.0, "clean": 4.0, "use": 3.0, "slice": 5.0},
+    **{"examine": 1.5, "look": 1.5, "inventory": 0.5, "help": 0.1},
+}
+"""How often a walk picks a verb, relative to the other verbs admissible then."""
+
+INADMISSIBLE_SHARE = 0.1
+EXPERT_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Where two engines first said different things."""
+
+    game_id: str
+    commands: list[str]
+    fast: dict
+    textworld: dict
+
+
+def random_command(rng: random.Random, observation: Observation, seen: list[str]) -> str:
+    """An admissible command, verb first; or, for one in ten, one that was admissible elsewhere, or is misspelt."""
+    if rng.random() < INADMISSIBLE_SHARE:
+        return rng.choice([rng.choice(seen), rng.choice(seen).upper(), f" {rng.choice(seen)} ", "put it down", ""])
+    by_verb: dict[str, list[str]] = {}
+    for command in observation.admissible:
+        by_verb.setdefault(command.split()[0], []).append(command)
+    verbs = sorted(by_verb)
+    verb = rng.choices(verbs, [VERB_WEIGHTS[verb] for verb in verbs])[0]
+    return rng.choice(by_verb[verb])
+
+
+def side_by_side(
+    game: Game, fast: World, reference: World, steps: int, rng: random.Random
+) -> tuple[Counter, Mismatch | None]:
+    """Play one walk on both: counts of what happened, and the first mismatch (the walk ends there)."""
+    counts: Counter = Counter(games=1)
+    done: list[str] = []
+    seen: list[str] = []
+    expert = Expert()
+    led = rng.randrange(steps) if rng.random() < EXPERT_SHARE else 0
+    ours, theirs = fast.reset(game), reference.reset(game)
+    while ours == theirs and len(done) < steps:
+        seen += sorted(set(ours.admissible) - set(seen))
+        led = 0 if ours.won else led
+        command = expert.act(ours.text) if len(done) < led else random_command(rng, ours, seen)
+        counts["by_expert"] += len(done) < led
+        counts[command.split()[0] if command in ours.admissible else "inadmissible"] += 1
+        done.append(command)
+        ours, theirs = fast.step(command), reference.step(command)
+        counts["won_states"] += theirs.won
+        counts["stray_objects"] += "Next to it, you see a " in theirs.text
+    counts["steps"] = len(done)
+    if ours == theirs:
+        return counts, None
+    counts["mismatches"] += 1
+    return counts, Mismatch(game.id, done, asdict(ours), asdict(theirs))
+
+
+def main() -> None:
+    args = _arguments()
+    games = load_games(args.games, args.split)[args.offset :: args.stride][: args.limit]
+    fast, reference = make_world("fast"), make_world("textworld")
+    total: Counter = Counter(games=0, steps=0, mismatches=0)
+    first: Mismatch | None = None
+    started = time.perf_counter()
+    for game in tqdm(games, disable=None):
+        counts, mismatch = side_by_side(game, fast, reference, args.steps, random.Random(f"{args.seed}/{game.id}"))
+        total += counts
+        first = first or mismatch
+        if mismatch and not args.json:
+            print(json.dumps(asdict(mismatch)), file=sys.stderr)
+    report = {
+        **{"split": args.split, "offset": args.offset, "stride": args.stride, "seed": args.seed},
+        **{name: total[name] for name in ("games", "steps", "mismatches")},
+        "counts": dict(sorted(total.items())),
+        "seconds": round(time.perf_counter() - started, 1),
+        "first_mismatch": asdict(first) if first else None,
+    }
+    print(json.dumps(report))
+    sys.exit(1 if first else 0)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", type=Path, required=True, help="the folder that holds json_2.1.1")
+    parser.add_argument("--split", default="valid_seen")
+    parser.add_argument("--offset", type=int, default=0, help="skip this many games of the split")
+    parser.add_argument("--stride", type=int, default=1, help="play every so many games, to sample or to shard")
+    parser.add_argument("--limit", type=int, help="play at most this many games")
+    parser.add_argument("--steps", type=int, default=40, help="commands a walk")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
