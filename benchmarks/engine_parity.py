@@ -22,7 +22,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from agentprm_core.envs import Observation, World, make_world
-from agentprm_core.envs.alfworld.expert import Expert
+from agentprm_core.envs.alfworld.expert import Expert, NothingLeft
 from agentprm_core.envs.alfworld.games import load_games
 from agentprm_core.types import Game
 
@@ -59,6 +59,14 @@ def random_command(rng: random.Random, observation: Observation, seen: list[str]
     return rng.choice(by_verb[verb])
 
 
+def expert_command(expert: Expert, text: str) -> str | None:
+    """The expert's next command, None once it has looked everywhere."""
+    try:
+        return expert.act(text)
+    except NothingLeft:
+        return None
+
+
 def side_by_side(
     game: Game, fast: World, reference: World, steps: int, rng: random.Random
 ) -> tuple[Counter, Mismatch | None]:
@@ -72,8 +80,11 @@ def side_by_side(
     while ours == theirs and len(done) < steps:
         seen += sorted(set(ours.admissible) - set(seen))
         led = 0 if ours.won else led
-        command = expert.act(ours.text) if len(done) < led else random_command(rng, ours, seen)
-        counts["by_expert"] += len(done) < led
+        command = expert_command(expert, ours.text) if len(done) < led else None
+        counts["by_expert"] += command is not None
+        if command is None:
+            led = 0
+            command = random_command(rng, ours, seen)
         counts[command.split()[0] if command in ours.admissible else "inadmissible"] += 1
         done.append(command)
         ours, theirs = fast.step(command), reference.step(command)

@@ -12,7 +12,7 @@ from typing import Self
 
 from agentprm_core.envs.alfworld.compile import compile_game
 from agentprm_core.envs.alfworld.compiled import CompiledGame
-from agentprm_core.envs.alfworld.goal import fluents, satisfied
+from agentprm_core.envs.alfworld.goal import satisfied
 from agentprm_core.envs.alfworld.names import listing
 from agentprm_core.envs.base import Observation
 from agentprm_core.types import Game

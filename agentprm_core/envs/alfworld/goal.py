@@ -7,8 +7,9 @@ is decided while grounding, so what is left is what a step may flip.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
+from agentprm_core.envs.alfworld.domain import ARITY
 from agentprm_core.envs.alfworld.pddl import Expression, PddlError, parse_typed
 
 Goal = tuple | bool
@@ -18,25 +19,25 @@ Binding = dict[str, str]
 class Grounder:
     """Grounds formulas over one problem.
 
-    ``static`` tells whether a fact that never changes holds, and raises KeyError for a predicate that is not static.
-    ``fluent`` gives the atom of a fact that may change, False where no play can make it true.
+    ``static`` holds the facts of every predicate that never changes. ``fluent`` gives the atom of a fact that may
+    change, False where no play can make it true.
     """
 
     def __init__(
         self,
         objects: dict[str, str],
-        static: Callable[[str, tuple[str, ...]], bool],
+        static: dict[str, list[tuple[str, ...]]],
         fluent: Callable[[str, tuple[str, ...]], Goal],
     ) -> None:
+        self._objects = objects
         self._static = static
         self._fluent = fluent
-        self._of_type: dict[str, list[str]] = {}
-        for name, kind in objects.items():
-            self._of_type.setdefault(kind, []).append(name)
 
     def ground(self, formula: Expression, binding: Binding) -> Goal:
         """The tree of ``formula`` under ``binding``. Raises :class:`PddlError` naming a construct it does not know."""
-        head, *rest = formula
+        head, *rest = _checked(formula)
+        if head in self._static:
+            return tuple([self._value(term, binding) for term in rest]) in self._static[head]
         if head == "and":
             return conjunction(self.ground(part, binding) for part in rest)
         if head == "or":
@@ -51,7 +52,7 @@ class Grounder:
             return negation(self._exists(rest[0], ["not", rest[1]], binding))
         if head == "=":
             return self._value(rest[0], binding) == self._value(rest[1], binding)
-        return self._atom(head, tuple(self._value(term, binding) for term in rest))
+        return self._fluent(head, tuple([self._value(term, binding) for term in rest]))
 
     def _value(self, term: Expression, binding: Binding) -> str:
         if not isinstance(term, str):
@@ -62,41 +63,62 @@ class Grounder:
             raise PddlError(f"the goal uses the variable {term} outside any quantifier")
         return binding[term]
 
-    def _atom(self, predicate: Expression, arguments: tuple[str, ...]) -> Goal:
-        if not isinstance(predicate, str):
-            raise PddlError(f"the goal holds {predicate} where a predicate belongs")
-        try:
-            return self._static(predicate, arguments)
-        except KeyError:
-            return self._fluent(predicate, arguments)
-
     def _exists(self, declared: list[Expression], body: Expression, binding: Binding) -> Goal:
         """Directly nested quantifiers are joined, so that each conjunct is looked at as soon as it is bound."""
-        variables = list(parse_typed(declared).items())
-        while body[0] == "exists" and not {name for name, _ in variables} & set(parse_typed(body[1])):
-            variables += parse_typed(body[1]).items()
+        variables = parse_typed(declared)
+        while body[0] == "exists" and not variables.keys() & parse_typed(body[1]).keys():
+            variables |= parse_typed(body[1])
             body = body[2]
-        conjuncts = body[1:] if body[0] == "and" else [body]
-        return self._join(variables, sorted(conjuncts, key=_is_nested), binding)
+        conjuncts = sorted(body[1:] if body[0] == "and" else [body], key=_is_nested)
+        unbound = set(variables)
+        levels = []
+        for variable, kind in variables.items():
+            unbound.discard(variable)
+            levels.append((variable, kind, [part for part in conjuncts if not unbound & _words(part)]))
+            conjuncts = [part for part in conjuncts if unbound & _words(part)]
+        return self._join(levels, binding)
 
-    def _join(self, variables: Sequence[tuple[str, str]], conjuncts: list[Expression], binding: Binding) -> Goal:
-        if not variables:
-            return conjunction(self.ground(part, binding) for part in conjuncts)
-        (variable, kind), *inner = variables
-        unbound = {name for name, _ in inner}
-        ready = [part for part in conjuncts if not unbound & _words(part)]
-        later = [part for part in conjuncts if unbound & _words(part)]
+    def _join(self, levels: list[tuple[str, str, list[Expression]]], binding: Binding) -> Goal:
+        if not levels:
+            return True
+        (variable, kind, ready), *inner = levels
         alternatives = []
-        for value in self._of_type.get(kind, ()):
+        for value in self._candidates(variable, kind, ready, binding):
             bound = {**binding, variable: value}
             here = conjunction(self.ground(part, bound) for part in ready)
             if here is not False:
-                alternatives.append(conjunction([here, self._join(inner, later, bound)]))
+                alternatives.append(conjunction([here, self._join(inner, bound)]))
         return disjunction(alternatives)
+
+    def _candidates(self, variable: str, kind: str, ready: list[Expression], binding: Binding) -> Iterable[str]:
+        """Values to try: those of the variable's type that the first static conjunct over it allows."""
+        for predicate, *terms in ready:
+            if predicate in self._static and variable in terms:
+                place = terms.index(variable)
+                wanted = [(i, binding.get(term, term)) for i, term in enumerate(terms) if term != variable]
+                facts = [fact for fact in self._static[predicate] if all(fact[i] == value for i, value in wanted)]
+                return dict.fromkeys(fact[place] for fact in facts if self._objects.get(fact[place]) == kind)
+        return [name for name, its in self._objects.items() if its == kind]
+
+
+def _checked(formula: Expression) -> list[Expression]:
+    if isinstance(formula, str) or not formula or not isinstance(formula[0], str):
+        raise PddlError(f"the goal holds {formula} where a formula belongs")
+    head, given = formula[0], len(formula) - 1
+    if head not in _CONNECTIVES and head not in ARITY:
+        raise PddlError(f"the goal reads {head}, which is not modelled")
+    wanted = _CONNECTIVES[head] if head in _CONNECTIVES else ARITY[head]
+    if wanted is not None and wanted != given:
+        raise PddlError(f"the goal gives {head} {given} arguments: it takes {wanted}")
+    return formula
+
+
+_CONNECTIVES = {"and": None, "or": None, "not": 1, "imply": 2, "exists": 2, "forall": 2, "=": 2}
+"""Logical symbol → number of its arguments, None for any."""
 
 
 def _is_nested(formula: Expression) -> bool:
-    return formula[0] in ("and", "or", "not", "imply", "exists", "forall")
+    return formula[0] not in ARITY
 
 
 def _words(formula: Expression) -> set[str]:

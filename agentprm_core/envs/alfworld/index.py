@@ -5,19 +5,9 @@ Refuses, by name, what the rules of ALFWorld's domain (``alfred.pddl`` of alfwor
 
 from __future__ import annotations
 
+from agentprm_core.envs.alfworld.domain import ARITY, EMPTY_HANDED, TYPES, UNREAD
 from agentprm_core.envs.alfworld.names import entity_names
 from agentprm_core.envs.alfworld.pddl import PddlError, Problem
-
-TYPES = {"agent", "location", "receptacle", "object", "rtype", "otype"}
-
-MODELLED = {
-    *("atlocation", "receptacleatlocation", "objectatlocation", "inreceptacle", "inreceptacleobject"),
-    *("openable", "opened", "pickupable", "cleanable", "heatable", "coolable", "toggleable", "sliceable"),
-    *("isreceptacleobject", "isclean", "ishot", "iscool", "istoggled", "issliced"),
-    *("receptacletype", "objecttype", "cancontain"),
-}
-UNREAD = {"full", "wasinreceptacle", "checked", "examined", "ison", "moveable", "isreceptacleobjectfull"}
-"""Predicates of the domain that no text and no precondition reads: facts of them change nothing."""
 
 OBJECT_MASKS = (
     *("pickupable", "cleanable", "heatable", "coolable", "toggleable", "sliceable"),
@@ -32,7 +22,7 @@ class Index:
         """Raises :class:`PddlError` naming the fact or the type that is outside the domain."""
         self.problem = problem
         _refuse_unknown(problem)
-        facts = {predicate: problem.init.get(predicate, []) for predicate in MODELLED}
+        facts = {predicate: problem.init.get(predicate, []) for predicate in ARITY}
         self.facts = facts
         mentioned = {entity for group in problem.init.values() for fact in group for entity in fact}
         self.names = entity_names(mentioned)
@@ -136,7 +126,13 @@ class Index:
 
 
 def _refuse_unknown(problem: Problem) -> None:
-    for predicate in problem.init.keys() - MODELLED - UNREAD:
-        raise PddlError(f"the predicate {predicate} in the initial state is not modelled")
     for kind in set(problem.objects.values()) - TYPES:
         raise PddlError(f"the type {kind} is not modelled")
+    for predicate in problem.init.keys() - UNREAD:
+        if predicate not in ARITY:
+            raise PddlError(f"the predicate {predicate} in the initial state is not modelled")
+        if predicate in EMPTY_HANDED:
+            raise PddlError(f"{predicate} in the initial state: an agent that starts with full hands is not modelled")
+        for fact in problem.init[predicate]:
+            if len(fact) != ARITY[predicate]:
+                raise PddlError(f"{predicate} of {len(fact)} arguments, {' '.join(fact)}: it takes {ARITY[predicate]}")

@@ -30,7 +30,7 @@ class Problem:
 
 
 def parse_expression(text: str) -> list[Expression]:
-    """The s-expressions of ``text``, lower-cased, comments dropped. Raises :class:`PddlError` on unbalanced brackets."""
+    """The s-expressions of ``text``, lower-cased, without comments. Raises :class:`PddlError` on open brackets."""
     if ";" in text:
         text = re.sub(r";[^\n]*", "", text)
     open_lists: list[list[Expression]] = []
@@ -78,6 +78,9 @@ def parse_problem(text: str) -> Problem:
     tops = parse_expression(text)
     if len(tops) != 1 or tops[0][:1] != ["define"]:
         raise PddlError("the problem is not one (define ...) form")
+    for section in tops[0][1:]:
+        if isinstance(section, str) or not section or not isinstance(section[0], str):
+            raise PddlError(f"the problem holds {section} where a section belongs")
     sections = {section[0]: section[1:] for section in tops[0][1:]}
     for name in (":objects", ":init", ":goal"):
         if name not in sections:
@@ -93,10 +96,10 @@ def _parse_facts(facts: list[Expression]) -> dict[str, list[tuple[str, ...]]]:
     """Facts by predicate. Costs (``(= (total-cost) 0)``, distances) are dropped: no text and no goal reads them."""
     by_predicate: dict[str, dict[tuple[str, ...], None]] = {}
     for fact in facts:
-        if fact[0] == "=":
-            if fact[1][0] not in ("total-cost", "distance"):
-                raise PddlError(f"the :init section assigns {fact[1]}: only total-cost and distance are known")
+        if fact[:1] == ["="] and fact[1][0] in ("total-cost", "distance"):
             continue
+        if not fact or not isinstance(fact, list) or list in map(type, fact):
+            raise PddlError(f"the :init section holds {fact} where a fact belongs")
         arguments = tuple(fact[1:])
         by_predicate.setdefault(fact[0], {})[arguments] = None
     return {predicate: list(arguments) for predicate, arguments in by_predicate.items()}

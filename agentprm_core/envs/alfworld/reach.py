@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agentprm_core.envs.alfworld.domain import STATIC
 from agentprm_core.envs.alfworld.goal import Goal
 from agentprm_core.envs.alfworld.index import Index
-from agentprm_core.envs.alfworld.pddl import PddlError
-
-STATIC = {
-    *("receptacleatlocation", "inreceptacleobject", "openable", "pickupable", "cleanable", "heatable", "coolable"),
-    *("toggleable", "sliceable", "isreceptacleobject", "receptacletype", "objecttype", "cancontain"),
-}
 
 
 class Reach:
-    """Decides goal facts over one :class:`Index`: static ones to True or False, fluents to an atom or False."""
+    """Decides goal facts over one :class:`Index`: ``static`` facts are listed, fluents become an atom or False."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self._static = {predicate: set(index.facts[predicate]) for predicate in STATIC}
+        self.static = {predicate: index.facts[predicate] for predicate in STATIC}
         inside = 0
         for objects in index.contents:
             for o in objects:
@@ -49,17 +44,11 @@ class Reach:
             "holdsany": self._holds_any,
         }
 
-    def static(self, predicate: str, arguments: tuple[str, ...]) -> bool:
-        """Whether a static fact holds. Raises KeyError for a predicate that is not static."""
-        return arguments in self._static[predicate]
-
     def fluent(self, predicate: str, arguments: tuple[str, ...]) -> Goal:
-        """The atom of a fact that may change, or False. Raises :class:`PddlError` for a predicate not modelled."""
+        """The atom of a fact that may change, or False where no play can make it true."""
         if predicate in self._properties:
             return self._property(predicate, *arguments)
-        if predicate in self._fluents:
-            return self._fluents[predicate](*arguments)
-        raise PddlError(f"the goal reads {predicate}, which is not modelled")
+        return self._fluents[predicate](*arguments)
 
     def _sliceable(self) -> int:
         somewhere = 0
