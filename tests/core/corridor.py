@@ -77,6 +77,18 @@ def play(seed: int, index: int = 0, game_id: str = GAME.id) -> Episode:
     return Episode(game_id, index, seed, tuple(turns), observation.won)
 
 
+def play_on(worlds, histories, seeds) -> list[tuple[bool, int]]:
+    """π from where each world stands: the ``PlayFrom`` of branching rollouts."""
+    answers = []
+    for world, seed in zip(worlds, seeds):
+        rng, steps = np.random.default_rng(seed), 0
+        while not world.over:
+            world.step(ACTIONS[int(rng.random() < RIGHT[world.cell])])
+            steps += 1
+        answers.append((world.cell == END, steps))
+    return answers
+
+
 def table(*episodes: tuple[str, int, list[str], bool]) -> pa.Table:
     """Rows of EPISODES from (game id, episode, actions, won): every state is the history of actions."""
     rows = []

@@ -1,0 +1,179 @@
+"""Targets by playing on: from every judged action, fresh rollouts through clones of the world (Math-Shepherd; the
+"MC labels" rival of paper B), and the same for several candidate actions at one state, which gives the true ranking.
+
+This file walks worlds and averages outcomes. Who plays is the caller's, behind :class:`PlayFrom`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from agentprm_core.credit.monte_carlo import discounted
+from agentprm_core.credit.split import validation_games
+from agentprm_core.envs.base import Observation, World
+from agentprm_core.types import LABELS, Episode, Game, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Where a rollout starts: what was seen and done, and what the world says now."""
+
+    turns: tuple[Turn, ...]
+    observation: Observation
+
+
+class PlayFrom(Protocol):
+    """Plays each world on to its end with the policy whose Q is wanted."""
+
+    def __call__(
+        self, worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]
+    ) -> Sequence[tuple[bool, int]]:
+        """(won, turns played) of each. The worlds are the callee's to step; a turn limit counts ``history.turns``
+        too, and a history that has reached it is (False, 0)."""
+
+
+@dataclass(frozen=True)
+class BranchPoint:
+    """The world right after one judged action."""
+
+    game_id: str
+    name: str
+    """Says which action of which turn; with the game it decides the rollouts' seeds."""
+    world: World
+    history: History
+
+
+@dataclass(frozen=True)
+class BranchTargets:
+    """Over P points, with R rollouts each (one visit where the judged action itself won)."""
+
+    q_P: np.ndarray
+    """float64 mean return in [0,1]."""
+    variance_P: np.ndarray
+    """float64 mean squared deviation over the rollouts."""
+    visits_P: np.ndarray
+    """int64, rollouts that count."""
+    turns_played: int
+    """What it cost: policy decisions over all rollouts."""
+
+
+def branching_targets(
+    won_PR: np.ndarray, lengths_PR: np.ndarray, *, gamma: float, outcome: str = "signed"
+) -> tuple[np.ndarray, np.ndarray]:
+    """(mean, variance) [P] of γ^length·R, mapped to [0,1], over R rollouts from each of P points.
+
+    ``lengths_PR`` counts the turns after the judged action, so a length of 0 is an action that ended the episode.
+
+    Raises:
+        ValueError: ``gamma`` or ``outcome`` as in :func:`agentprm_core.credit.monte_carlo.discounted`.
+    """
+    return_PR = discounted(won_PR, lengths_PR, gamma=gamma, outcome=outcome)
+    return return_PR.mean(1), return_PR.var(1)
+
+
+def points_of_episode(world: World, game: Game, episode: Episode) -> Iterator[BranchPoint]:
+    """The point after each turn of ``episode``, which is replayed in ``world``.
+
+    Raises:
+        ValueError: the world says something else than the episode's observations: another game or engine.
+    """
+    observation = world.reset(game)
+    for t, turn in enumerate(episode.turns):
+        _same(observation, turn, episode, t)
+        observation = world.step(turn.action)
+        yield BranchPoint(game.id, f"{episode.index}/{t}", world.clone(), History(episode.turns[: t + 1], observation))
+
+
+def points_of_actions(world: World, game: Game, history: History, actions: Sequence[str]) -> list[BranchPoint]:
+    """The point after each of ``actions`` at one state: ``world`` stands there, after ``history``, and stays there."""
+    points = []
+    for action in actions:
+        after, now = world.clone(), history.observation
+        valid = action in now.admissible
+        turn = Turn(now.text, action, now.admissible, valid, world.state_key())
+        there = History((*history.turns, turn), after.step(action))
+        points.append(BranchPoint(game.id, f"{len(history.turns)}/{turn.state_key}/{action}", after, there))
+    return points
+
+
+def branching_q(
+    points: Sequence[BranchPoint], play_from: PlayFrom, *, rollouts: int, gamma: float, seed: int, outcome: str
+) -> BranchTargets:
+    """Q̂ of each point's action: the mean return of ``rollouts`` plays from it. All plays are one call.
+
+    A rollout's seed follows from ``seed``, the point's game and name and the rollout's number, so a point gets the same
+    rollouts whatever other points there are.
+
+    Raises:
+        ValueError: ``rollouts`` < 1; ``play_from`` answers for another number of worlds.
+    """
+    if rollouts < 1:
+        raise ValueError(f"label.rollouts: {rollouts} is not at least 1")
+    open_P = np.array([not point.history.observation.won for point in points], bool)
+    played = [point for point, is_open in zip(points, open_P) if is_open]
+    answers = play_from(
+        [point.world.clone() for point in played for _ in range(rollouts)],
+        [point.history for point in played for _ in range(rollouts)],
+        [_seed(seed, point, i) for point in played for i in range(rollouts)],
+    )
+    if len(answers) != len(played) * rollouts:
+        raise ValueError(f"play_from: {len(answers)} outcomes for {len(played) * rollouts} worlds")
+    won, lengths = np.ones((len(points), rollouts), bool), np.zeros((len(points), rollouts), np.int64)
+    if played:
+        won[open_P], lengths[open_P] = (np.reshape(column, (-1, rollouts)) for column in zip(*answers))
+    q, variance = branching_targets(won, lengths, gamma=gamma, outcome=outcome)
+    return BranchTargets(q, variance, np.where(open_P, rollouts, 1), int(lengths.sum()))
+
+
+def label_branching(
+    episodes: Sequence[Episode],
+    games: Mapping[str, Game],
+    make_world: Callable[[], World],
+    play_from: PlayFrom,
+    *,
+    rollouts: int,
+    gamma: float,
+    validation_share: float,
+    seed: int,
+    outcome: str = "signed",
+) -> pa.Table:
+    """Rows of LABELS for every turn of ``episodes`` (sorted by game and index), by branching rollouts.
+
+    All branches are played in one call, so that a sampler can batch them: Σ T · rollouts clones live at once. Give a
+    dataset in portions that fit the memory, each with all ``games``; the rows do not depend on the portions.
+
+    Raises:
+        KeyError: an episode of a game that is not in ``games``.
+        ValueError: as :func:`points_of_episode`, :func:`branching_q` and
+            :func:`~agentprm_core.credit.split.validation_games`.
+    """
+    points, where = [], []
+    for episode in episodes:
+        points += points_of_episode(make_world(), games[episode.game_id], episode)
+        where += [(episode.game_id, episode.index, t) for t in range(episode.length)]
+    targets = branching_q(points, play_from, rollouts=rollouts, gamma=gamma, seed=seed, outcome=outcome)
+    names = sorted(games)
+    side = dict(zip(names, validation_games(names, validation_share, seed)))
+    game_id, index, turn = zip(*where)
+    split = ["validation" if side[game] else "train" for game in game_id]
+    columns = (game_id, index, turn, targets.q_P, targets.visits_P, targets.variance_P, split)
+    return pa.table({name: pa.array(c).cast(LABELS.field(name).type) for name, c in zip(LABELS.names, columns)})
+
+
+def _same(observation: Observation, turn: Turn, episode: Episode, t: int) -> None:
+    if observation.text != turn.observation:
+        raise ValueError(
+            f"branching: game {episode.game_id}, episode {episode.index}, turn {t}: the world says "
+            f"{observation.text!r}, the episode {turn.observation!r}; is it another engine or game?"
+        )
+
+
+def _seed(seed: int, point: BranchPoint, rollout: int) -> int:
+    digest = hashlib.blake2b(f"{seed}:{point.game_id}:{point.name}:{rollout}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 2  # fits a signed 64-bit integer

@@ -1,0 +1,95 @@
+"""Branching targets: the aggregation by hand, clones left alone, seeds that do not depend on company, bad input."""
+
+import numpy as np
+import pytest
+
+from agentprm_core.credit.branching import (
+    History,
+    branching_q,
+    branching_targets,
+    label_branching,
+    points_of_actions,
+    points_of_episode,
+)
+from agentprm_core.types import LABELS
+from tests.core.corridor import ACTIONS, GAME, Corridor, play, play_on
+
+
+def test_aggregation_by_hand():
+    won, lengths = np.array([[True, True], [True, False]]), np.array([[0, 2], [1, 1]])
+    q, variance = branching_targets(won, lengths, gamma=0.5)
+    # returns 1 and 0.25 → 1 and 0.625; 0.5 and −0.5 → 0.75 and 0.25
+    np.testing.assert_allclose(q, [0.8125, 0.5])
+    np.testing.assert_allclose(variance, [0.1875**2, 0.25**2])
+    q, _ = branching_targets(won, lengths, gamma=0.5, outcome="binary")
+    np.testing.assert_allclose(q, [0.625, 0.25])
+
+
+def points(seed=0):
+    return list(points_of_episode(Corridor(), GAME, play(seed)))
+
+
+def q_of(some, seed=7, rollouts=4, play_from=play_on):
+    return branching_q(some, play_from, rollouts=rollouts, gamma=0.9, seed=seed, outcome="signed")
+
+
+def test_points_stand_after_each_turn():
+    episode = play(3)
+    for t, point in enumerate(points(3)):
+        assert point.history.turns == episode.turns[: t + 1]
+        assert point.history.observation.text == f"you are in cell {point.world.cell}"
+    assert point.world.over and point.history.observation.won == episode.won
+
+
+def test_a_point_gets_the_same_rollouts_in_any_company():
+    some = points()
+    together = q_of(some)
+    for i, point in enumerate(some):
+        assert q_of([point]).q_P[0] == together.q_P[i]
+    np.testing.assert_array_equal(q_of(some[::-1]).q_P[::-1], together.q_P)
+    assert [p.world.cell for p in some] == [p.world.cell for p in points()]  # the points' own worlds were not stepped
+
+
+def test_a_won_episode_is_not_played_on():
+    episode = next(e for e in map(play, range(100)) if e.won)
+    last = list(points_of_episode(Corridor(), GAME, episode))[-1]
+    found = q_of([last], play_from=lambda worlds, histories, seeds: [])
+    assert (found.q_P.tolist(), found.visits_P.tolist(), found.turns_played) == ([1.0], [1], 0)
+
+
+def test_candidate_actions_at_one_state():
+    world = Corridor()
+    now = world.reset(GAME)
+    left, right = points_of_actions(world, GAME, History((), now), ACTIONS)
+    assert (world.cell, left.world.cell, right.world.cell) == (2, 1, 3)
+    assert [turn.action for turn in right.history.turns] == ["right"]
+    found = q_of([left, right], rollouts=400)
+    assert found.q_P[1] - found.q_P[0] > 0.2
+    assert found.visits_P.tolist() == [400, 400]
+
+
+def test_rows_of_labels_and_portions():
+    games = {f"g{i}": GAME.__class__(f"g{i}", *[getattr(GAME, f) for f in GAME.__slots__[1:]]) for i in range(8)}
+    episodes = [play(i, index, game_id=f"g{i}") for i in range(8) for index in range(2)]
+    options = dict(rollouts=2, gamma=0.9, validation_share=0.4, seed=5)
+    labels = label_branching(episodes, games, Corridor, play_on, **options)
+    assert labels.schema.equals(LABELS)
+    assert len(labels) == sum(e.length for e in episodes)
+    halves = [label_branching(part, games, Corridor, play_on, **options) for part in (episodes[:6], episodes[6:])]
+    assert labels.to_pylist() == halves[0].to_pylist() + halves[1].to_pylist()
+    assert set(labels["split"].to_pylist()) == {"train", "validation"}
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"label\.rollouts: 0 is not at least 1"):
+        q_of(points(), rollouts=0)
+    with pytest.raises(ValueError, match="play_from: 1 outcomes for"):
+        q_of(points(), play_from=lambda worlds, histories, seeds: [(True, 0)])
+
+    class Elsewhere(Corridor):
+        def _look(self):
+            self.cell = self.cell % 5 + 1
+            return super()._look()
+
+    with pytest.raises(ValueError, match="game corridor/0, episode 0, turn 0: the world says 'you are in cell 3'"):
+        list(points_of_episode(Elsewhere(), GAME, play(0)))
