@@ -8,6 +8,7 @@ properties), so that a clone copies references. Each admissible command is kept 
 from __future__ import annotations
 
 import hashlib
+import marshal
 from typing import Self
 
 from agentprm_core.envs.alfworld.compile import compile_game
@@ -94,10 +95,11 @@ class FastWorld:
         Covers every fact that a precondition, a text or the goal reads. What was looked at is not among them.
         """
         state = (
-            *(self._game.digest, self._location, self._held, self._contents, self._present, self._taken),
+            *(self._location, self._held, self._contents, self._present, self._taken),
             *(self._opened, self._clean, self._hot, self._cool, self._toggled, self._sliced),
         )
-        return hashlib.blake2b(repr(state).encode(), digest_size=16).hexdigest()
+        content = marshal.dumps(state, 2)  # ints, None and tuples only: format 2 writes them the same everywhere
+        return hashlib.blake2b(content, digest_size=16, key=self._game.digest.encode()).hexdigest()
 
     def facts(self) -> list[str]:
         """The changing facts, as alfworld's hand-coded expert spells them: ``inreceptacle mug 1 cabinet 3``.
