@@ -6,6 +6,7 @@ games lie in it alike, and the published engine plays both.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -48,8 +49,9 @@ def package_folder() -> Path:
 
 
 def load_games(root: Path, split: str, limit: int | None = None) -> list[Game]:
-    """The playable games of one split, sorted by id: the first ``limit`` of them, or all.
+    """The playable games of one split, sorted by id: all, or a fixed sample of ``limit`` of them.
 
+    The sample is taken by the ids' digests, so it mixes task types, and a smaller one is part of a larger.
     ``root`` holds ``json_2.1.1`` or is that folder. Left out, as ``AlfredTWEnv`` leaves them out: tasks with
     sliced or movable objects, task types other than the six, trials without a game file, and games marked
     unsolvable. Raises FileNotFoundError when the split is missing or empty, and :class:`UnsupportedGame`, naming
@@ -62,15 +64,15 @@ def load_games(root: Path, split: str, limit: int | None = None) -> list[Game]:
         there_are = f"there are: {', '.join(found)}" if found else "there are none; run alfworld-download"
         raise FileNotFoundError(f"no split {split!r} in {tree} ({there_are})")
     games: list[Game] = []
-    for trial in _trials(folder):
-        if limit is not None and len(games) == limit:
+    for trial in sorted(_trials(folder), key=_lot) if limit is not None else _trials(folder):
+        if len(games) == limit:
             break
         game = _read_game(trial, split)
         if game is not None:
             games.append(game)
     if not games and limit != 0:
         raise FileNotFoundError(f"{folder} holds no playable game (<task>/<trial>/game.tw-pddl); run alfworld-download")
-    return games
+    return sorted(games, key=lambda game: game.id)
 
 
 def write_game(game: Game, root: Path) -> Path:
@@ -138,10 +140,15 @@ def games_from_table(table: pa.Table) -> list[Game]:
 
 
 def _trials(folder: Path) -> Iterator[Path]:
-    """The trial folders of a split in the order of their names, whatever the file system's order."""
-    for task in sorted(path for path in folder.iterdir() if path.is_dir()):
-        if "movable" not in task.name and "Sliced" not in task.name:
-            yield from sorted(path for path in task.iterdir() if path.is_dir())
+    """The trial folders of a split that hold none of the tasks with movable receptacles or sliced objects."""
+    for task in folder.iterdir():
+        if task.is_dir() and "movable" not in task.name and "Sliced" not in task.name:
+            yield from (path for path in task.iterdir() if path.is_dir())
+
+
+def _lot(trial: Path) -> bytes:
+    """What decides whether a trial is in a sample: a digest of its id, whatever the file system's order."""
+    return hashlib.blake2b(f"{trial.parent.name}/{trial.name}".encode(), digest_size=8).digest()
 
 
 def _read_game(trial: Path, split: str) -> Game | None:

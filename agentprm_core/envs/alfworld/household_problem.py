@@ -1,7 +1,7 @@
 """A household as a PDDL problem, with the predicates of the published games and no others.
 
 What things admit (cleaning, heating …), what fits where, the goals and the task sentences are those of the alfworld
-package, imported when the first household is written.
+package, read when the first household is written.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 
+from agentprm_core.envs.alfworld.games import package_folder
 from agentprm_core.envs.alfworld.household_layout import Receptacle
 
 _FIXED = frozenset({"DeskLamp", "FloorLamp", "HousePlant", "Television"})
@@ -38,22 +40,25 @@ class Household:
 
 
 @cache
-def package_tables() -> tuple[ModuleType, ModuleType]:
-    """alfworld's tables (``gen.constants``) and goals (``gen.goal_library``), plain modules both."""
-    import alfworld.gen.constants
-    import alfworld.gen.goal_library
+def package_table(name: str) -> ModuleType:
+    """``constants`` or ``goal_library`` of alfworld's ``gen``, run from its file.
 
-    return alfworld.gen.constants, alfworld.gen.goal_library
+    Importing them by name would import alfworld, which sets ALFWORLD_DATA in this process's environment.
+    """
+    spec = spec_from_file_location(f"alfworld_gen_{name}", package_folder() / "gen" / f"{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def fits(kind: str, receptacle: str) -> bool:
     """Whether a thing of type ``kind`` may be put into a receptacle of that type."""
-    return kind in package_tables()[0].VAL_RECEPTACLE_OBJECTS.get(receptacle, ())
+    return kind in package_table("constants").VAL_RECEPTACLE_OBJECTS.get(receptacle, ())
 
 
 def admits(kind: str, affordance: str) -> bool:
     """Whether things of type ``kind`` are ``Cleanable``, ``Heatable``, ``Coolable``, ``Sliceable``, ``Toggleable``."""
-    return kind in package_tables()[0].VAL_ACTION_OBJECTS[affordance]
+    return kind in package_table("constants").VAL_ACTION_OBJECTS[affordance]
 
 
 def movable(kind: str) -> bool:
@@ -62,14 +67,14 @@ def movable(kind: str) -> bool:
 
 def goal_sentence(rng: random.Random, task_type: str, target: str, parent: str) -> str:
     """One of the task type's sentences, filled in; ``parent`` is the lamp of ``look_at_obj_in_light``."""
-    template = rng.choice(package_tables()[1].gdict[task_type]["templates"])
+    template = rng.choice(package_table("goal_library").gdict[task_type]["templates"])
     words = {"obj": target.lower(), "recep": parent.lower(), "toggle": parent.lower(), "mrecep": ""}
     return template.format(**words) + "."
 
 
 def problem_body(household: Household, task_type: str, target: str, parent: str) -> str:
     """The PDDL problem after its name: domain, objects, initial facts, goal."""
-    goal = package_tables()[1].gdict[task_type]["pddl"]
+    goal = package_table("goal_library").gdict[task_type]["pddl"]
     filled = goal.replace("#", "-").format(obj=target, recep=parent, toggle=parent)
     objects = "\n".join(_objects(household))
     facts = "\n".join(f"({fact})" for fact in _facts(household))
@@ -77,7 +82,7 @@ def problem_body(household: Household, task_type: str, target: str, parent: str)
 
 
 def _objects(household: Household) -> list[str]:
-    receptacle_types = sorted(package_tables()[0].VAL_RECEPTACLE_OBJECTS.keys() - _movable_receptacles())
+    receptacle_types = sorted(package_table("constants").VAL_RECEPTACLE_OBJECTS.keys() - _movable_receptacles())
     object_types = sorted({thing.kind for thing in household.things} | _DOMAIN_OBJECT_TYPES)
     locations = {receptacle.location for receptacle in household.receptacles} | {household.start}
     return [
@@ -110,4 +115,4 @@ def _facts(household: Household) -> list[str]:
 
 
 def _movable_receptacles() -> set[str]:
-    return package_tables()[0].MOVABLE_RECEPTACLES_SET
+    return package_table("constants").MOVABLE_RECEPTACLES_SET

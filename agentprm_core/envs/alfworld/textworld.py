@@ -67,9 +67,10 @@ class TextWorld:
         facts = sorted(str(fact) for fact in self._state["_facts"] if not _is_bookkeeping(fact))
         return hashlib.blake2b("\n".join([self._game.id, *facts]).encode(), digest_size=16).hexdigest()
 
-    def facts(self) -> list[Proposition]:
-        """The world's facts under the names that the text uses, as alfworld's hand-coded expert reads them."""
-        return [self._env._get_human_readable_fact(fact) for fact in self._state["_facts"]]
+    def facts(self) -> list[str]:
+        """The facts as alfworld's hand-coded expert spells them, sorted: ``inreceptacle mug 1 cabinet 3``."""
+        named = [self._env._get_human_readable_fact(fact) for fact in self._state["_facts"] if not fact.is_negation]
+        return sorted(" ".join([fact.name, *(name.strip() for name in fact.names)]) for fact in named)
 
     def _observation(self) -> Observation:
         return Observation(

@@ -1,0 +1,28 @@
+"""What all tests share: the published games, where this machine has them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PUBLISHED = os.environ.get("ALFWORLD_DATA")
+"""Read before any test imports alfworld, which sets it to a folder of its own."""
+
+COMPACTED = Path(__file__).resolve().parents[2] / "shared" / "data" / "alfworld"
+
+
+@pytest.fixture(scope="session")
+def alfworld_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a published tree with at least valid_seen: ALFWORLD_DATA, or unpacked from ../shared/data."""
+    if PUBLISHED is not None:
+        return Path(PUBLISHED)
+    unpack = COMPACTED / "unpack.py"
+    if not unpack.exists():
+        pytest.skip(f"no published ALFWorld games: ALFWORLD_DATA is not set and {COMPACTED} is not there")
+    root = tmp_path_factory.mktemp("alfworld_data")
+    subprocess.run([sys.executable, unpack, root, "--split", "valid_seen"], check=True, capture_output=True)
+    return root
