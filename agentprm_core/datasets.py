@@ -19,6 +19,9 @@ import pyarrow.parquet as pq
 
 from agentprm_core.types import EPISODES, GAMES, Episode, Game, Turn
 
+REPLAYED = "replayed"
+"""The method of turns that lead to where an episode starts (a reset distribution)."""
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
@@ -65,13 +68,16 @@ def _read_one(file: Path, schema: pa.Schema) -> pa.Table:
 
 
 def episodes_to_table(episodes: Iterable[Episode], *, iteration: int, method: str, policy: str) -> pa.Table:
-    """Rows of :data:`EPISODES`, sorted by game, episode, turn. ``policy`` is the digest of who played."""
+    """Rows of :data:`EPISODES`, sorted by game, episode, turn. ``policy`` is the digest of who played.
+
+    Turns before an episode's ``start`` were not its player's: their method is :data:`REPLAYED`.
+    """
     rows: dict[str, list] = {name: [] for name in EPISODES.names}
     for episode in sorted(episodes, key=lambda e: (e.game_id, e.index)):
         last = len(episode.turns) - 1
         for t, turn in enumerate(episode.turns):
             values = (
-                iteration, method, episode.game_id, episode.seed, episode.index, t,
+                iteration, REPLAYED if t < episode.start else method, episode.game_id, episode.seed, episode.index, t,
                 turn.observation, turn.action, turn.reason, list(turn.admissible), turn.valid,
                 float(episode.won and t == last), t == last, turn.state_key, policy,
             )  # fmt: skip
@@ -95,7 +101,8 @@ def _episode(game_id: str, index: int, rows: list[dict]) -> Episode:
         Turn(r["observation"], r["action"], tuple(r["admissible"]), r["valid"], r["state_key"], r["reason"])
         for r in rows
     )
-    return Episode(game_id, index, rows[0]["seed"], turns, won=rows[-1]["reward"] > 0)
+    start = sum(row["method"] == REPLAYED for row in rows)
+    return Episode(game_id, index, rows[0]["seed"], turns, won=rows[-1]["reward"] > 0, start=start)
 
 
 def games_to_table(games: Iterable[Game]) -> pa.Table:

@@ -1,0 +1,127 @@
+"""Branching rollouts: several actions at one state, and several plays from each, to learn what each is worth.
+
+What the PRM's ranking of actions is measured against (and trained on, where wanted): correlation over *states* says
+nothing about which *action* is better at one. States are drawn from episodes, actions from the policy, and the rest of
+each play is the policy's own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from agentprm_core.policy.sampler import Sampler
+from agentprm_core.rollout import Start, episode_seed, play
+from agentprm_core.types import Episode, Game
+
+BRANCHES = pa.schema(
+    [
+        ("game_id", pa.string()),
+        ("episode", pa.int32()),
+        ("turn", pa.int32()),
+        ("action", pa.string()),
+        ("continuation", pa.int32()),
+        ("won", pa.bool_()),
+        ("length", pa.int32()),
+    ]
+)
+"""One row a play, sorted by game, episode, turn, action, continuation: after ``action`` at the state of that turn the
+policy played ``length`` more turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A state to branch at: that of ``turn`` of ``episode``."""
+
+    episode: Episode
+    turn: int
+
+    @property
+    def name(self) -> tuple[str, int, int]:
+        return (self.episode.game_id, self.episode.index, self.turn)
+
+
+def branch_points(episodes: Sequence[Episode], count: int, seed: int) -> list[Point]:
+    """``count`` states of the episodes, each world state once, drawn evenly over the turns that a policy decided.
+
+    Fewer where there are fewer. In order of game, episode, turn.
+    """
+    points = [Point(episode, turn) for episode in episodes for turn in range(episode.start, episode.length)]
+    random.Random(seed).shuffle(points)
+    found: dict[str, Point] = {}
+    for point in points:
+        found.setdefault(point.episode.turns[point.turn].state_key, point)
+    return sorted(list(found.values())[:count], key=lambda point: point.name)
+
+
+def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int) -> list[tuple[str, ...]]:
+    """The distinct actions among ``draws`` samples at each point, the most frequent first."""
+    answers: dict[int, tuple[str, ...]] = {}
+    waiting = iter(enumerate(points))
+    asked: dict[int, int] = {}
+    while len(answers) < len(points):
+        while len(asked) < sampler.seats and (following := next(waiting, None)) is not None:
+            number, point = following
+            asked[_sit(sampler, point, draws, seed)] = number
+        for seat, decisions in sampler.tick():
+            answers[asked.pop(seat)] = tuple(decision.action for decision in decisions)
+            sampler.close(seat)
+    return [answers[number] for number in range(len(points))]
+
+
+def play_branches(
+    sampler: Sampler,
+    games: Mapping[str, Game],
+    points: Sequence[Point],
+    actions: Sequence[Sequence[str]],
+    *,
+    continuations: int,
+    engine: str,
+    max_turns: int,
+    seed: int,
+    progress: bool = False,
+) -> pa.Table:
+    """Rows of :data:`BRANCHES`: every action of every point, ``continuations`` times. ``max_turns`` counts from the
+    game's start, as in the episodes."""
+    starts, names = [], []
+    for point, tried in zip(points, actions, strict=True):
+        for action in sorted(tried):
+            for continuation in range(continuations):
+                names.append((*point.name, action, continuation))
+                starts.append(_start(point, games, action, len(starts), episode_seed(seed, *names[-1])))
+    played = play(sampler, starts, engine=engine, max_turns=max_turns, progress=progress)
+    ends = {episode.index: episode for episode in played}
+    rows = [(*name, ends[i].won, ends[i].length - name[2] - 1) for i, name in enumerate(names)]
+    return pa.table({field.name: [row[i] for row in rows] for i, field in enumerate(BRANCHES)}, schema=BRANCHES)
+
+
+def by_action(branches: pa.Table) -> Iterator[tuple[tuple[str, int, int, str], list[bool], list[int]]]:
+    """((game, episode, turn, action), outcomes, lengths) of each action tried, in the table's order."""
+    groups: dict[tuple[str, int, int, str], tuple[list[bool], list[int]]] = {}
+    for row in branches.to_pylist():
+        key = (row["game_id"], row["episode"], row["turn"], row["action"])
+        won, length = groups.setdefault(key, ([], []))
+        won.append(row["won"])
+        length.append(row["length"])
+    for key, (won, length) in groups.items():
+        yield key, won, length
+
+
+def _sit(sampler: Sampler, point: Point, draws: int, seed: int) -> int:
+    """A seat that has read the point's history and is asked for ``draws`` samples."""
+    seat = sampler.open(episode_seed(seed, *point.name))
+    for turn in point.episode.turns[: point.turn]:
+        sampler.see(seat, turn.observation, turn.admissible)
+        sampler.tell(seat, turn.action, turn.reason)
+    now = point.episode.turns[point.turn]
+    sampler.see(seat, now.observation, now.admissible)
+    sampler.ask(seat, samples=draws)
+    return seat
+
+
+def _start(point: Point, games: Mapping[str, Game], action: str, index: int, seed: int) -> Start:
+    before = tuple(turn.action for turn in point.episode.turns[: point.turn])
+    return Start(games[point.episode.game_id], index, seed, before, action)

@@ -1,0 +1,164 @@
+"""What episodes say about a policy: outcomes game by game, success with its interval, paired tests, rows of the table.
+
+An outcome is one game played once in one way. Success is reported with its number of games and a 95 % Wilson interval;
+two policies are compared on the games both played, by McNemar's exact test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import pyarrow as pa
+
+from agentprm_core.types import TASK_TYPES, Episode, Game
+
+OUTCOMES = pa.schema(
+    [
+        ("iteration", pa.int32()),
+        ("method", pa.string()),
+        ("split", pa.string()),
+        ("decoding", pa.string()),
+        ("constrained", pa.bool_()),
+        ("seed", pa.int64()),
+        ("game_id", pa.string()),
+        ("task_type", pa.string()),
+        ("won", pa.bool_()),
+        ("actions", pa.int32()),
+        ("inadmissible", pa.int32()),
+        ("truncated", pa.bool_()),
+        ("policy", pa.string()),
+    ]
+)
+"""One row a game and way of playing, sorted by split, decoding, game. ``policy`` is the checkpoint's digest."""
+
+KEY = ("iteration", "method", "split", "decoding", "constrained", "seed")
+"""What one row of the iterations' table stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two policies on the same games."""
+
+    games: int
+    gained: int
+    """Games lost before and won now."""
+    lost: int
+    """Games won before and lost now."""
+    difference: float
+    """Success now minus success before."""
+    ci_low: float
+    ci_high: float
+    """95 % interval of the difference (Wald, paired)."""
+    p_value: float
+    """McNemar's exact test, two-sided."""
+
+
+def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The Wilson score interval of a share (Wilson 1927). Raises ValueError for no trials or impossible counts."""
+    if n < 1 or not 0 <= successes <= n:
+        raise ValueError(f"no interval for {successes} successes in {n} trials")
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share = successes / n
+    centre = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # at 0 and n successes the ends are 0 and 1 but for rounding
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def paired_test(before: Mapping[str, bool], after: Mapping[str, bool]) -> Paired:
+    """Compare two policies game by game (McNemar 1947, exact).
+
+    Raises:
+        ValueError: the games are not the same ones.
+    """
+    if before.keys() != after.keys():
+        odd = sorted(before.keys() ^ after.keys())
+        raise ValueError(f"not the same games: {len(odd)} were played by one of the two only, e.g. {odd[0]}")
+    n = len(before)
+    gained = sum(after[game] and not won for game, won in before.items())
+    lost = sum(won and not after[game] for game, won in before.items())
+    discordant = gained + lost
+    difference = (gained - lost) / n
+    half = NormalDist().inv_cdf(0.975) * math.sqrt(max(discordant - (gained - lost) ** 2 / n, 0.0)) / n
+    tail = sum(math.comb(discordant, k) for k in range(min(gained, lost) + 1)) / 2**discordant
+    return Paired(n, gained, lost, difference, difference - half, difference + half, min(1.0, 2 * tail))
+
+
+def outcomes_table(
+    episodes: Iterable[Episode],
+    games: Iterable[Game],
+    *,
+    iteration: int,
+    method: str,
+    split: str,
+    decoding: str,
+    constrained: bool,
+    seed: int,
+    policy: str,
+) -> pa.Table:
+    """Rows of :data:`OUTCOMES`, one an episode, sorted by game. Raises ValueError unless each game was played once."""
+    task_type = {game.id: game.task_type for game in games}
+    played = sorted(episodes, key=lambda episode: episode.game_id)
+    if [episode.game_id for episode in played] != sorted(task_type):
+        raise ValueError(f"{split}: {len(played)} episodes for {len(task_type)} games; each must be played once")
+    columns = {
+        "game_id": [e.game_id for e in played],
+        "task_type": [task_type[e.game_id] for e in played],
+        "won": [e.won for e in played],
+        "actions": [e.length for e in played],
+        "inadmissible": [sum(not turn.valid for turn in e.turns) for e in played],
+        "truncated": [e.truncated for e in played],
+    }
+    constants = {
+        "iteration": iteration, "method": method, "split": split, "decoding": decoding,
+        "constrained": constrained, "seed": seed, "policy": policy,
+    }  # fmt: skip
+    columns |= {name: [value] * len(played) for name, value in constants.items()}
+    return pa.table({name: columns[name] for name in OUTCOMES.names}, schema=OUTCOMES)
+
+
+def summary(outcomes: pa.Table) -> list[dict]:
+    """One row of the iterations' table for each way of playing: :data:`KEY`, then
+
+    ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_actions`` (lost games count their turn limit),
+    ``inadmissible`` (share of all actions), ``truncated`` (share of games) and ``by_task_type``
+    ({type: {games, success}}). Sorted by :data:`KEY`.
+    """
+    groups: dict[tuple, list[dict]] = {}
+    for row in outcomes.to_pylist():
+        groups.setdefault(tuple(row[name] for name in KEY), []).append(row)
+    return [dict(zip(KEY, key)) | _measure(groups[key]) for key in sorted(groups)]
+
+
+def _measure(rows: list[dict]) -> dict:
+    won = [row["won"] for row in rows]
+    low, high = wilson(sum(won), len(won))
+    actions = sum(row["actions"] for row in rows)
+    return {
+        "games": len(rows),
+        "success": float(np.mean(won)),
+        "ci_low": low,
+        "ci_high": high,
+        "mean_actions": actions / len(rows),
+        "inadmissible": sum(row["inadmissible"] for row in rows) / actions,
+        "truncated": float(np.mean([row["truncated"] for row in rows])),
+        "by_task_type": {
+            kind: {"games": len(of_kind), "success": float(np.mean(of_kind))}
+            for kind in TASK_TYPES
+            if (of_kind := [row["won"] for row in rows if row["task_type"] == kind])
+        },
+    }
+
+
+def wins(outcomes: pa.Table, **where: object) -> dict[str, bool]:
+    """{game: won} of the outcomes whose columns equal ``where``. Raises ValueError if a game stands there twice."""
+    rows = [row for row in outcomes.to_pylist() if all(row[name] == value for name, value in where.items())]
+    found = {row["game_id"]: row["won"] for row in rows}
+    if len(found) != len(rows):
+        raise ValueError(f"{where}: not one outcome a game; narrow it down by more columns")
+    return found

@@ -1,0 +1,27 @@
+"""What the machine is asked for: device, threads, precision, and the part of every trainer's settings that is ours."""
+
+from __future__ import annotations
+
+import torch
+
+from tasks.params import Compute, Training
+from tasks.stage import Stage, StageError
+
+
+def use(compute: Compute) -> None:
+    """Set torch's threads; raises StageError where the device is not there."""
+    if compute.device == "cuda" and not torch.cuda.is_available():
+        raise StageError("params.yaml: compute.device is 'cuda', and torch sees no GPU here (CUDA_VISIBLE_DEVICES?)")
+    torch.set_num_threads(compute.threads)
+
+
+def training_settings(stage: Stage, section: Training) -> dict:
+    """The keyword arguments that every trainer's settings share."""
+    return {
+        "learning_rate": section.learning_rate,
+        "batch_tokens": section.batch_tokens,
+        "accumulation": section.accumulation,
+        "save_every": section.save_every,
+        "precision": stage.params.compute.precision,
+        "seed": stage.seed,
+    }

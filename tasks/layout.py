@@ -1,0 +1,52 @@
+"""Where every dataset and checkpoint lies. ``dvc.yaml`` says the same to DVC, and a test holds the two together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DATA = Path("data")
+SPLITS = ("train", "seen", "unseen")
+METRICS, PLOTS, REPORTS = DATA / "metrics", DATA / "plots", DATA / "reports"
+DEMOS = DATA / "demos" / "demos.parquet"
+
+
+def games(split: str) -> Path:
+    return DATA / "games" / f"{split}.parquet"
+
+
+def policy(iteration: int) -> Path:
+    """π_iteration's checkpoint folder; 0 is the fine-tuned one."""
+    return DATA / "checkpoints" / "policy" / str(iteration)
+
+
+def prm(iteration: int) -> Path:
+    return DATA / "checkpoints" / "prm" / str(iteration)
+
+
+def rollouts(iteration: int) -> Path:
+    """Folder of the episodes π_{iteration−1} played, and of its branching rollouts."""
+    return DATA / "rollouts" / str(iteration)
+
+
+def episodes(iteration: int) -> Path:
+    return rollouts(iteration) / "episodes.parquet"
+
+
+def branches(iteration: int) -> Path:
+    return rollouts(iteration) / "branches.parquet"
+
+
+def labels(iteration: int) -> Path:
+    return DATA / "labels" / str(iteration) / "labels.parquet"
+
+
+def pairs(iteration: int) -> Path:
+    return DATA / "pairs" / str(iteration) / "pairs.parquet"
+
+
+def outcomes(iteration: int) -> Path:
+    return DATA / "evaluations" / str(iteration) / "outcomes.parquet"
+
+
+def metrics(slug: str) -> Path:
+    return METRICS / f"{slug}.json"

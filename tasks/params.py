@@ -1,0 +1,286 @@
+"""params.yaml as one validated object: every key there, none besides, each in its range.
+
+Sections are named after stages. No key has a default: params.yaml is the one set of numbers. What is wrong with it is
+one line that names the key, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentprm_core.envs import ENGINES
+
+PARAMS = Path("params.yaml")
+
+Count = Annotated[int, Field(ge=1, strict=True)]
+CountOrNone = Annotated[int, Field(ge=0, strict=True)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Rate = Annotated[float, Field(gt=0, lt=1)]
+"""A learning rate."""
+Discount = Annotated[float, Field(gt=0, le=1)]
+Temperature = Annotated[float, Field(gt=0, le=10)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class ParamsError(ValueError):
+    """params.yaml cannot be used. One line: the key, its value, what is allowed."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Compute(Section):
+    device: Literal["cpu", "cuda"]
+    threads: Count
+    """CPU threads of torch. Part of the params because sums in another order give other bytes."""
+    precision: Literal["float32", "bfloat16"]
+
+
+class Env(Section):
+    engine: Literal[ENGINES]
+    max_turns: Annotated[int, Field(ge=1, le=200, strict=True)]
+
+
+class Games(Section):
+    source: Literal["generated", "published"]
+    published_root: str | None
+    """The folder that ``alfworld-download`` filled; needed where ``source`` is ``published``."""
+    train: Count
+    seen: CountOrNone
+    unseen: CountOrNone
+
+
+class Demos(Section):
+    games: Count
+    max_turns: Annotated[int, Field(ge=1, le=200, strict=True)]
+
+
+class Lora(Section):
+    rank: Count
+    alpha: Count
+    modules: list[str]
+
+
+class Model(Section):
+    source: str
+    """``scratch``, a folder, or a Hugging Face id."""
+    width: Count
+    layers: Count
+    heads: Count
+    kv_heads: Count
+    context: Count
+    max_action_tokens: Annotated[int, Field(ge=2, strict=True)]
+    lora: Lora | None
+
+
+class Training(Section):
+    """What every trained stage needs."""
+
+    learning_rate: Rate
+    batch_tokens: Count
+    accumulation: Count
+    save_every: CountOrNone
+    """Steps between states that a killed run resumes from; 0 keeps none."""
+
+
+class Sft(Training):
+    epochs: Annotated[float, Field(gt=0)]
+    observation_weight: NotNegative
+
+
+class Branch(Section):
+    """Rollouts from each of several actions at one state, through clones: what the PRM's ranking is measured on."""
+
+    train_states: CountOrNone
+    """States of training games: their values teach the PRM."""
+    validation_states: CountOrNone
+    """States of held-out games: the PRM's ranking is measured on them."""
+    actions: Annotated[int, Field(ge=2, strict=True)]
+    continuations: Count
+    temperature: Temperature
+    """Of the first actions; those after it are the rollouts' own."""
+
+
+class Rollout(Section):
+    games: Count
+    episodes_per_game: Count
+    temperature: Temperature
+    constrained: bool
+    slots: Count
+    reset_share: Share
+    """Share of the episodes that start in a state of a demonstration."""
+    min_valid: Annotated[float, Field(ge=0, le=1)]
+    """The gate's floor under the share of admissible actions."""
+    branch: Branch
+
+
+class Label(Section):
+    credit: Literal["monte_carlo", "gae", "branching"]
+    gamma: Discount
+    key: Literal["history", "state"]
+    discount_from: Literal["end", "start"]
+    outcome: Literal["signed", "binary"]
+    validation_share: Annotated[float, Field(gt=0, lt=1)]
+    min_std: NotNegative
+    """The gate's floor under the standard deviation of q."""
+
+
+class Prm(Training):
+    loss: Literal["bce", "relative", "promise_progress"]
+    start: Literal["previous", "sft", "scratch"]
+    epochs: Annotated[float, Field(gt=0)]
+    observation_weight: NotNegative
+    require_ranking: bool
+    """Whether ``policy`` refuses a PRM that ranks actions no better than chance."""
+
+
+class Policy(Training):
+    method: Literal["online_dpo", "rft"]
+    beta: Annotated[float, Field(gt=0)]
+    steps: Count
+    refresh_every: Count
+    samples: Annotated[int, Field(ge=2, strict=True)]
+    temperature: Temperature
+    margin: NotNegative
+
+
+class Evaluate(Section):
+    games: Count
+    """Games of each split: the first so many, or all where the split has fewer."""
+    decoding: Annotated[list[Literal["greedy", "sample", "best_of_n"]], Field(min_length=1)]
+    temperature: Temperature
+    constrained: bool
+    n: Annotated[int, Field(ge=2, strict=True)]
+    """Of Best-of-N."""
+    published_root: str | None
+    """A published tree whose ``published_split`` is evaluated too; null for none."""
+    published_split: str
+
+
+class Compare(Section):
+    split: Literal["seen", "unseen"]
+    decoding: Literal["greedy", "sample", "best_of_n"]
+
+
+class Iteration(Section):
+    prev: CountOrNone
+
+
+class Evaluated(Section):
+    prm: Count
+    """The iteration whose PRM chooses in Best-of-N."""
+
+
+class Params(Section):
+    seed: CountOrNone
+    compute: Compute
+    env: Env
+    games: Games
+    demos: Demos
+    model: Model
+    sft: Sft
+    rollout: Rollout
+    label: Label
+    prm: Prm
+    policy: Policy
+    evaluate: Evaluate
+    compare: Compare
+    iterations: Annotated[dict[str, Iteration], Field(min_length=1)]
+    policies: dict[str, Evaluated]
+
+
+def load_params(path: Path = PARAMS) -> Params:
+    """The whole of params.yaml, validated.
+
+    Raises:
+        ParamsError: not there, not YAML, a key too many or too few, a value out of range, or values at odds.
+    """
+    if not path.exists():
+        raise ParamsError(f"{path}: no such file; run this where dvc.yaml is")
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    return validate(raw, path.name)
+
+
+def validate(raw: object, name: str) -> Params:
+    """``raw`` as :class:`Params`. Raises ParamsError, whose line starts with ``name``."""
+    try:
+        params = Params.model_validate(raw)
+    except ValidationError as error:
+        raise ParamsError(f"{name}: {_line(error, raw)}") from None
+    for key, value, allowed in _at_odds(params):
+        raise ParamsError(f"{name}: {key}: {value!r} is not allowed: {allowed}")
+    return params
+
+
+def _line(error: ValidationError, raw: object) -> str:
+    first, *others = error.errors()
+    key = ".".join(str(part) for part in first["loc"]) or "(the whole file)"
+    more = f" (and {len(others)} more)" if others else ""
+    if first["type"] == "extra_forbidden":
+        there = _section(raw, first["loc"][:-1])
+        near = difflib.get_close_matches(str(first["loc"][-1]), there, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        return f"{key}: {first['input']!r} is not allowed: unknown key; {hint}allowed: {', '.join(there)}{more}"
+    if first["type"] == "missing":
+        return f"{key}: missing; every key is needed{more}"
+    allowed = first["msg"].removeprefix("Input ")
+    if first["type"] in ("model_type", "dict_type"):
+        allowed = f"a section with the keys {', '.join(_section(raw, first['loc'])) or 'of params.yaml in the docs'}"
+    return f"{key}: {first['input']!r} is not allowed: {allowed}{more}"
+
+
+def _section(raw: object, location: tuple) -> list[str]:
+    """The keys that the section at ``location`` may have."""
+    model: Any = Params
+    for part in location:
+        model = model.model_fields[part].annotation if isinstance(model, type) and part in model.model_fields else None
+        for inner in getattr(model, "__args__", ()):
+            if isinstance(inner, type) and issubclass(inner, Section):
+                model = inner
+        if model is None or not (isinstance(model, type) and issubclass(model, Section)):
+            return []
+    return list(model.model_fields)
+
+
+def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
+    """Values that are fine alone and not together: (key, value, what is allowed)."""
+    games = params.games
+    if games.source == "published" and games.published_root is None:
+        yield "games.published_root", None, "the folder alfworld-download filled, as games.source is 'published'"
+    if params.model.width % params.model.heads:
+        yield "model.heads", params.model.heads, f"a divisor of model.width, {params.model.width}"
+    if params.model.heads % params.model.kv_heads:
+        yield "model.kv_heads", params.model.kv_heads, f"a divisor of model.heads, {params.model.heads}"
+    for key, wanted in (("demos.games", params.demos.games), ("rollout.games", params.rollout.games)):
+        if wanted > games.train:
+            yield key, wanted, f"at most games.train, {games.train}"
+    if params.rollout.reset_share and params.demos.games < games.train:
+        yield "rollout.reset_share", params.rollout.reset_share, "0 unless every training game has a demonstration"
+    numbers = {str(i + 1): i for i in range(len(params.iterations))}
+    for number, iteration in params.iterations.items():
+        if numbers.get(number) != iteration.prev:
+            yield f"iterations.{number}", {"prev": iteration.prev}, f"iterations are {_numbered(numbers)}"
+    policies = ["0", *numbers]
+    if list(params.policies) != policies:
+        yield "policies", list(params.policies), f"one for each iteration and 0: {', '.join(policies)}"
+    for number, evaluated in params.policies.items():
+        if str(evaluated.prm) not in numbers:
+            yield f"policies.{number}.prm", evaluated.prm, f"one of the iterations {', '.join(numbers)}"
+    if params.compare.decoding not in params.evaluate.decoding:
+        yield "compare.decoding", params.compare.decoding, f"one of evaluate.decoding: {params.evaluate.decoding}"
+    if getattr(games, params.compare.split) == 0:
+        yield "compare.split", params.compare.split, f"a split with games, and games.{params.compare.split} is 0"
+
+
+def _numbered(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f'"{number}": {{prev: {prev}}}' for number, prev in numbers.items())

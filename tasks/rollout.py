@@ -1,0 +1,180 @@
+"""Stage ``rollout``: π_{i−1} plays training games, and branches of some states, for the PRM to learn from.
+
+Games are drawn by the seed once for the whole campaign; iteration i takes its share of that order and goes on where
+the one before it stopped. Finished portions are kept in scratch: a killed run plays only what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from agentprm_core.branches import BRANCHES, branch_points, candidates, play_branches
+from agentprm_core.credit.split import validation_games
+from agentprm_core.datasets import (
+    episodes_from_table,
+    episodes_to_table,
+    games_from_table,
+    read_table,
+    whole,
+    write_table,
+)
+from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.sampler import Sampler
+from agentprm_core.rollout import Start, play, starts
+from agentprm_core.types import EPISODES, GAMES, Episode, Game
+from tasks import layout
+from tasks.compute import use
+from tasks.stage import Stage, run_stage
+from tasks.suites import rollouts_suite
+
+_PORTION = 512
+"""Episodes that a kill can cost."""
+
+
+def work(stage: Stage) -> None:
+    """Let the policy play, G episodes a game."""
+    use(stage.params.compute)
+    section = stage.params.rollout
+    source = layout.policy(stage.prev)
+    stage.read(layout.games("train"), source)
+    policy = load_policy(source, device=stage.params.compute.device)
+    games = share_of(games_from_table(read_table(layout.games("train"), GAMES)), section.games, stage)
+    scratch = _scratch(stage, policy.digest)
+    begun = list(_starts(stage, games))
+    portions = [_portion(stage, policy, part, scratch / f"{n:05}.parquet") for n, part in _parts(stage, begun)]
+    rollouts = pa.concat_tables(read_table(path, EPISODES) for path in portions)
+    stage.gate(
+        rollouts_suite(
+            rollouts,
+            policy=policy.digest,
+            episodes_per_game=section.episodes_per_game,
+            min_valid=section.min_valid,
+        )
+    )
+    episodes = list(episodes_from_table(rollouts))
+    branches = _branches(stage, policy, episodes, {game.id: game for game in games}, scratch / "branches.parquet")
+    with whole(layout.rollouts(stage.iteration)) as folder:
+        folder.mkdir()
+        write_table(rollouts, folder / layout.episodes(stage.iteration).name)
+        write_table(branches, folder / layout.branches(stage.iteration).name)
+    stage.report(_figures(episodes, branches, len(games), stage.params.env.max_turns))
+    stage.wrote(layout.rollouts(stage.iteration))
+
+
+def share_of(games: list[Game], count: int, stage: Stage) -> list[Game]:
+    """The ``count`` games of this iteration, sorted by id; all of them in every iteration where that is the count."""
+    order = random.Random(stage.params.seed).sample(games, len(games))
+    first = stage.prev * count
+    return sorted((order[(first + i) % len(order)] for i in range(count)), key=lambda game: game.id)
+
+
+def new_sampler(stage: Stage, policy: Policy, temperature: float) -> Sampler:
+    section, context = stage.params.rollout, stage.params.model.context
+    return Sampler(
+        policy,
+        slots=section.slots,
+        context=min(context, policy.model.config.max_position_embeddings),
+        temperature=temperature,
+        constrained=section.constrained,
+        max_action_tokens=stage.params.model.max_action_tokens,
+    )
+
+
+def _scratch(stage: Stage, digest: str) -> Path:
+    """Scratch space of exactly this play: other parameters or another policy have another."""
+    params = stage.params
+    decides = (
+        params.seed, params.env, params.rollout, params.compute, params.model, params.label, params.games, digest
+    )  # fmt: skip
+    folder = stage.scratch / hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _starts(stage: Stage, games: list[Game]) -> Iterator[Start]:
+    """G starts a game; ``reset_share`` of them in a state of the game's demonstration (Reset-50-50, paper A)."""
+    section = stage.params.rollout
+    resets = round(section.reset_share * section.episodes_per_game)
+    demos = {}
+    if resets:
+        stage.read(layout.DEMOS)
+        demos = {demo.game_id: demo for demo in episodes_from_table(read_table(layout.DEMOS, EPISODES))}
+    for start in starts(games, section.episodes_per_game, stage.seed):
+        if start.index < resets and start.game.id in demos:
+            actions = [turn.action for turn in demos[start.game.id].turns]
+            length = random.Random(start.seed).randrange(len(actions))
+            start = replace(start, actions=tuple(actions[:length]))
+        yield start
+
+
+def _parts(stage: Stage, begun: list[Start]) -> Iterator[tuple[int, list[Start]]]:
+    """Portions of whole games."""
+    size = max(1, _PORTION // stage.params.rollout.episodes_per_game) * stage.params.rollout.episodes_per_game
+    return enumerate(begun[at : at + size] for at in range(0, len(begun), size))
+
+
+def _portion(stage: Stage, policy: Policy, begun: list[Start], path: Path) -> Path:
+    """Play these, or find them played."""
+    if not path.exists():
+        env = stage.params.env
+        sampler = new_sampler(stage, policy, stage.params.rollout.temperature)
+        played = play(sampler, begun, engine=env.engine, max_turns=env.max_turns, progress=sys.stderr.isatty())
+        table = episodes_to_table(played, iteration=stage.iteration, method="policy", policy=policy.digest)
+        write_table(table, path)
+    return path
+
+
+def _branches(stage: Stage, policy: Policy, episodes: list[Episode], games: dict[str, Game], path: Path) -> pa.Table:
+    """Branching rollouts at states of training and of validation games, as many of each as params.yaml says."""
+    if not path.exists():
+        section, env, label = stage.params.rollout.branch, stage.params.env, stage.params.label
+        ids = sorted(games)
+        held_out = dict(zip(ids, validation_games(ids, label.validation_share, stage.params.seed)))
+        points = []
+        for side, count in ((False, section.train_states), (True, section.validation_states)):
+            points += branch_points([e for e in episodes if held_out[e.game_id] == side], count, stage.seed)
+        points.sort(key=lambda point: point.name)
+        drawer = new_sampler(stage, policy, section.temperature)
+        tried = [found[: section.actions] for found in candidates(drawer, points, 4 * section.actions, stage.seed)]
+        several = [(point, actions) for point, actions in zip(points, tried) if len(actions) > 1]
+        sampler = new_sampler(stage, policy, stage.params.rollout.temperature)
+        table = play_branches(
+            sampler,
+            games,
+            [point for point, _ in several],
+            [actions for _, actions in several],
+            continuations=section.continuations,
+            engine=env.engine,
+            max_turns=env.max_turns,
+            seed=stage.seed,
+            progress=sys.stderr.isatty(),
+        )
+        write_table(table, path)
+    return read_table(path, BRANCHES)
+
+
+def _figures(episodes: list[Episode], branches: pa.Table, games: int, max_turns: int) -> dict:
+    turns = [turn for episode in episodes for turn in episode.turns[episode.start :]]
+    states = {(row["game_id"], row["episode"], row["turn"]) for row in branches.to_pylist()}
+    return {
+        "games": games,
+        "episodes": len(episodes),
+        "turns": len(turns),
+        "success": sum(episode.won for episode in episodes) / len(episodes),
+        "mean_actions": sum(episode.length for episode in episodes) / len(episodes),
+        "inadmissible": sum(not turn.valid for turn in turns) / len(turns),
+        "truncated": sum(not e.won and e.length < max_turns for e in episodes) / len(episodes),
+        "branch_states": len(states),
+        "branch_plays": branches.num_rows,
+    }
+
+
+if __name__ == "__main__":
+    run_stage("rollout", work, iterated=True)

@@ -1,0 +1,76 @@
+"""Stage ``sft``: π₀, a policy that imitates the demonstrations.
+
+From scratch: a tokenizer and a Llama-architecture model of the demonstrations. Otherwise a published model, with or
+without LoRA. The same code from there on.
+"""
+
+from __future__ import annotations
+
+from agentprm_core.datasets import episodes_from_table, read_table, whole
+from agentprm_core.improve.sft import SftSettings, train_sft
+from agentprm_core.policy.models import Policy, load_policy, new_model, save_policy
+from agentprm_core.policy.prompt import make_renderer
+from agentprm_core.policy.tokenizer import train_tokenizer
+from agentprm_core.types import EPISODES, Episode
+from tasks import layout
+from tasks.compute import training_settings, use
+from tasks.params import Model, Params
+from tasks.stage import Stage, run_stage, write_json
+
+
+def work(stage: Stage) -> None:
+    """Fine-tune π₀ on the demonstrations."""
+    use(stage.params.compute)
+    section = stage.params.sft
+    stage.read(layout.DEMOS)
+    demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
+    policy = starting_policy(stage.params, demos, stage.seed)
+    settings = SftSettings(
+        **training_settings(stage, section), epochs=section.epochs, observation_weight=section.observation_weight
+    )
+    model, metrics = train_sft(demos, policy.renderer, policy.model, settings, stage.scratch)
+    with whole(layout.policy(0)) as folder:
+        digest = save_policy(model, policy.tokenizer, folder)
+    curve = metrics.pop("curve")
+    write_json(curve, layout.PLOTS / "sft.json")
+    stage.report_training({**metrics, "parameters": model.num_parameters(), "vocabulary": len(policy.tokenizer)}, curve)
+    with stage.tracking():
+        stage.tracker.register_policy(layout.policy(0), digest, parents={"source": stage.params.model.source})
+    stage.wrote(layout.policy(0))
+
+
+def starting_policy(params: Params, demos: list[Episode], seed: int) -> Policy:
+    """The model before it has seen a demonstration."""
+    section = params.model
+    if section.source != "scratch":
+        policy = load_policy(section.source, device=params.compute.device)
+        return with_lora(policy, section) if section.lora else policy
+    texts = {text for demo in demos for turn in demo.turns for text in (turn.observation, *turn.admissible)}
+    tokenizer = train_tokenizer(sorted(texts), section.context)
+    model = new_model(
+        tokenizer,
+        width=section.width,
+        layers=section.layers,
+        heads=section.heads,
+        kv_heads=section.kv_heads,
+        context=section.context,
+        seed=seed,
+    )
+    return Policy(model.to(params.compute.device), tokenizer, make_renderer(tokenizer), digest="untrained")
+
+
+def with_lora(policy: Policy, section: Model) -> Policy:
+    """The same policy with a fresh LoRA adapter to train."""
+    from peft import LoraConfig, get_peft_model
+
+    lora = LoraConfig(
+        r=section.lora.rank,
+        lora_alpha=section.lora.alpha,
+        target_modules=list(section.lora.modules),
+        task_type="CAUSAL_LM",
+    )
+    return Policy(get_peft_model(policy.model, lora), policy.tokenizer, policy.renderer, policy.digest)
+
+
+if __name__ == "__main__":
+    run_stage("sft", work, iterated=False)

@@ -1,0 +1,177 @@
+"""The frame every stage shares: read and check the parameters, open the MLflow run, do the work, gate, write, report.
+
+``python -m tasks.NAME [--iteration N]`` in the folder of dvc.yaml. Exit code 2 for parameters that cannot be used, 1
+for data that cannot, both with a line that says what, where and what to do; a fault of the code ends in its traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentprm_core.datasets import whole
+from agentprm_core.envs import UnsupportedGame
+from tasks import layout
+from tasks.clock import Clock, write_timing
+from tasks.gates import Check, GateError, run_gate
+from tasks.params import Params, ParamsError, load_params
+from tasks.tracking import Tracker
+
+SCRATCH = Path(".scratch")
+
+
+class StageError(ValueError):
+    """What a stage was given cannot be used. Says what, where and what to do."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run of one stage: what it may know, and where it reports."""
+
+    task: str
+    iteration: int | None
+    params: Params
+    clock: Clock
+    tracker: Tracker
+
+    @property
+    def name(self) -> str:
+        """As DVC addresses it: ``rollout@1``."""
+        return self.task if self.iteration is None else f"{self.task}@{self.iteration}"
+
+    @property
+    def slug(self) -> str:
+        """The same as a file name: ``rollout-1``."""
+        return self.name.replace("@", "-")
+
+    @property
+    def scratch(self) -> Path:
+        """Space outside the outs that survives a kill: what a long stage resumes from."""
+        return SCRATCH / self.name
+
+    @property
+    def seed(self) -> int:
+        """Of this stage: the campaign's, moved on by a thousand an iteration."""
+        return self.params.seed + 1000 * (self.iteration or 0)
+
+    @property
+    def prev(self) -> int:
+        """The iteration before this one, as params.yaml chains them."""
+        return self.params.iterations[str(self.iteration)].prev
+
+    def gate(self, checks: Sequence[Check]) -> None:
+        """Let data pass, or raise :class:`tasks.gates.GateError`. Comes before anything is written."""
+        with self.clock.lap("gates"):
+            results = run_gate(self.name, checks)
+        print(f"{self.name}: gate passed, {len(results)} expectations", flush=True)
+
+    def read(self, *paths: Path) -> None:
+        """Join the MLflow run to what the stage reads."""
+        with self.clock.lap("tracking"):
+            for path in paths:
+                self.tracker.log_data(path, "input")
+
+    def wrote(self, *paths: Path) -> None:
+        """Join the MLflow run to what the stage wrote."""
+        with self.clock.lap("tracking"):
+            for path in paths:
+                self.tracker.log_data(path, "output")
+
+    def report(self, metrics: Mapping) -> None:
+        """The stage's figures: ``data/metrics/rollout-1.json`` for DVC, and MLflow. No clock among them."""
+        write_json(metrics, layout.metrics(self.slug))
+        with self.clock.lap("tracking"):
+            self.tracker.log_metrics({self.task: dict(metrics)})
+
+    def report_training(self, metrics: Mapping, curve: list[Mapping]) -> None:
+        """:meth:`report` of what a trainer returned: what the clock or a kill decided goes to MLflow alone."""
+        transient = {name: metrics[name] for name in ("seconds", "resumed_from")}
+        self.report({name: value for name, value in metrics.items() if name not in transient})
+        with self.clock.lap("tracking"):
+            self.tracker.log_metrics({"training": transient}, compared=False)
+            self.tracker.log_curve(self.task, curve)
+
+    def tracking(self) -> AbstractContextManager[None]:
+        """``with stage.tracking(): stage.tracker.…`` books the time to orchestration."""
+        return self.clock.lap("tracking")
+
+
+def run_stage(task: str, work: Callable[[Stage], None], *, iterated: bool, arguments: Sequence[str] | None = None):
+    """The ``main`` of every stage: parse, validate, track, do ``work``; ends the process unless all went well."""
+    clock = Clock()
+    iteration = _parse(task, work.__doc__, iterated, arguments)
+    params = _params(task, iteration)
+    _seed(params.seed)
+    with clock.lap("tracking"):
+        name = task if iteration is None else f"{task}@{iteration}"
+        tracker = Tracker(name, iteration, params.model_dump(mode="json"))
+    stage = Stage(task, iteration, params, clock, tracker)
+    try:
+        work(stage)
+    except BaseException as error:
+        tracker.end("FAILED")
+        if isinstance(error, _expected()):
+            sys.exit(f"{stage.name}: {error}")
+        raise
+    with clock.lap("tracking"):
+        tracker.log_metrics(clock.report(), compared=False)
+        tracker.end(campaign=task == "compare")
+    write_timing(stage.name, clock.report())
+    print(_closing_line(stage), flush=True)
+
+
+def write_json(value: object, path: Path) -> None:
+    """Whole or not at all; the same bytes for the same value."""
+    with whole(path) as aside:
+        aside.write_text(json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def _parse(task: str, doc: str | None, iterated: bool, arguments: Sequence[str] | None) -> int | None:
+    parser = argparse.ArgumentParser(prog=f"python -m tasks.{task}", description=doc)
+    if iterated:
+        parser.add_argument("--iteration", type=int, required=True, help="as in params.yaml")
+    return vars(parser.parse_args(arguments)).get("iteration")
+
+
+def _params(task: str, iteration: int | None) -> Params:
+    try:
+        params = load_params()
+    except ParamsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    known = params.policies if task == "evaluate" else params.iterations
+    if iteration is not None and str(iteration) not in known:
+        print(f"--iteration: {iteration} is not allowed: params.yaml has {', '.join(known)}", file=sys.stderr)
+        sys.exit(2)
+    return params
+
+
+def _seed(seed: int) -> None:
+    """The global generators, for libraries that draw from them; our own draws carry their seed."""
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    """Errors that speak of the data, not of the code. torch is not imported for stages that do without."""
+    found = [StageError, GateError, UnsupportedGame, FileNotFoundError]
+    models = sys.modules.get("agentprm_core.policy.models")
+    return (*found, models.CheckpointError) if models else tuple(found)
+
+
+def _closing_line(stage: Stage) -> str:
+    report = stage.clock.report()
+    parts = ", ".join(f"{name} {report[name]:.1f}" for name in ("launch", "tracking", "gates"))
+    return f"{stage.name}: {report['seconds']:.1f} s, of these {report['orchestration']:.1f} s orchestration ({parts})"

@@ -1,0 +1,178 @@
+"""What is expected of games, rollouts, labels and pairs: the frames a gate looks at, and the expectations of each.
+
+A suite turns a dataset into narrow frames (keys and derived numbers, no text) and says what must hold, so that a gate
+costs little beside the data it guards. :mod:`tasks.gates` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from agentprm_core.types import TASK_TYPES
+from tasks.gates import Check, Expectation
+
+TURN = ("game_id", "episode", "turn")
+
+
+def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int]) -> list[Check]:
+    """``tables`` and the number of games ``wanted``, both by split. Households are shared by no two splits."""
+    games = pl.concat([pl.from_arrow(table).with_columns(part=pl.lit(part)) for part, table in tables.items()])
+    frame = games.select(
+        "game_id",
+        "part",
+        "task_type",
+        "floor_plan",
+        words=pl.col("goal").str.split(" ").list.len(),
+        problem=pl.col("problem").hash().cast(pl.String),
+    )
+    counts = games.group_by("part").len().sort("part")
+    by_part = {part: 0 for part in wanted} | dict(counts.iter_rows())
+    return [
+        Check(
+            "games",
+            frame.to_arrow(),
+            ("game_id",),
+            (
+                _unique("game_id", "every game has an id of its own"),
+                _unique("problem", "no household twice, in one split or in two"),
+                _in_set("task_type", TASK_TYPES, "the six task types"),
+                _between("floor_plan", 1, 430, "AI2-THOR's floor plans"),
+                _between("words", 3, None, "a goal of words"),
+            ),
+        ),
+        Check(
+            "games by split",
+            pa.table({"split": list(wanted), "missing": [wanted[part] - by_part[part] for part in wanted]}),
+            ("split",),
+            (_in_set("missing", [0], "as many games as params.yaml asks for"),),
+        ),
+    ]
+
+
+def rollouts_suite(rollouts: pa.Table, *, policy: str, episodes_per_game: int, min_valid: float) -> list[Check]:
+    """Rollouts of the checkpoint with digest ``policy``, ``episodes_per_game`` a game."""
+    turns = _turns(rollouts)
+    episodes = turns.group_by("game_id", "episode", maintain_order=True).agg(
+        won=(pl.col("reward") > 0).any().cast(pl.Float64), dones=pl.col("done").sum(), ended=pl.col("done").last()
+    )
+    games = episodes.group_by("game_id", maintain_order=True).agg(episodes=pl.len())
+    return [
+        Check("rollout turns", _narrow(turns, policy), TURN, _turn_expectations(policy, min_valid)),
+        Check(
+            "rollout episodes",
+            episodes.to_arrow(),
+            ("game_id", "episode"),
+            (
+                _in_set("dones", [1], "an episode ends once"),
+                _in_set("ended", [True], "an episode ends at its last turn"),
+                _mean("won", 0, 1, "some episodes are won and some are lost", strict=True),
+            ),
+        ),
+        Check(
+            "rollout games",
+            games.to_arrow(),
+            ("game_id",),
+            (_in_set("episodes", [episodes_per_game], "as many episodes of every game as params.yaml asks for"),),
+        ),
+    ]
+
+
+def labels_suite(labels: pa.Table, turns: int, min_std: float) -> list[Check]:
+    """Labels of ``turns`` turns: q in [0,1] and not all alike, one row a turn, split by game."""
+    frame = pl.from_arrow(labels)
+    sides = frame.group_by("game_id", maintain_order=True).agg(splits=pl.col("split").n_unique())
+    keys = pa.table({"rows": [labels.num_rows - turns]})
+    spread = pa.table({"std": [float(np.std(labels["q"].to_numpy()))]})
+    return [
+        Check(
+            "labels",
+            labels,
+            TURN,
+            (
+                _compound(TURN, "one label a turn"),
+                _between("q", 0, 1, "q is in [0, 1]"),
+                _between("visits", 1, None, "every (s,a) was visited"),
+                _between("variance", 0, 0.25 + 1e-6, "the variance of numbers in [0, 1]"),
+                _in_set("split", ["train", "validation"], "a side of the split"),
+            ),
+        ),
+        Check("label games", sides.to_arrow(), ("game_id",), (_in_set("splits", [1], "a game is on one side"),)),
+        Check("label rows", keys, ("rows",), (_in_set("rows", [0], "as many labels as there are turns"),)),
+        Check("label spread", spread, ("std",), (_mean("std", min_std, None, "q is not the same everywhere"),)),
+    ]
+
+
+def pairs_suite(pairs: pa.Table, margin: float, most_ties: float, ties: float) -> list[Check]:
+    """Pairs of actions: different ones, the chosen better by more than ``margin``; ``ties`` is the share dropped."""
+    table = pl.from_arrow(pairs)
+    frame = table.select(
+        *TURN,
+        same=pl.col("chosen") == pl.col("rejected"),
+        gap=pl.col("chosen_score").cast(pl.Float64) - pl.col("rejected_score").cast(pl.Float64),
+    )
+    return [
+        Check(
+            "pairs",
+            frame.to_arrow(),
+            TURN,
+            (
+                _in_set("same", [False], "two different actions"),
+                _between("gap", margin, None, "the chosen action scores higher by the margin", strict=True),
+            ),
+        ),
+        Check("pair ties", pa.table({"ties": [ties]}), ("ties",), (_mean("ties", 0, most_ties, "not all are ties"),)),
+    ]
+
+
+def _turns(rollouts: pa.Table) -> pl.DataFrame:
+    columns = [*TURN, "reward", "done", "valid", "policy", "state_key"]
+    return pl.from_arrow(rollouts.select(columns))
+
+
+def _narrow(turns: pl.DataFrame, policy: str) -> pa.Table:
+    previous = pl.col("turn").shift(1).over("game_id", "episode")
+    return turns.select(
+        *TURN,
+        "policy",
+        step=(pl.col("turn") - previous).fill_null(pl.col("turn") + 1),
+        early=pl.when(pl.col("done")).then(0.0).otherwise(pl.col("reward")),
+        reward=pl.col("reward"),
+        valid=pl.col("valid").cast(pl.Float64),
+    ).to_arrow()
+
+
+def _turn_expectations(policy: str, min_valid: float) -> tuple[Expectation, ...]:
+    return (
+        _compound(TURN, "one row a turn"),
+        _in_set("step", [1], "turns run 0, 1, 2 … without a gap"),
+        _in_set("early", [0.0], "no reward before the last turn"),
+        _in_set("reward", [0.0, 1.0], "the outcome is 0 or 1"),
+        _in_set("policy", [policy], "rollouts of the current policy"),
+        _mean("valid", min_valid, 1, "enough of the actions are admissible"),
+    )
+
+
+def _unique(column: str, why: str) -> Expectation:
+    return Expectation("ExpectColumnValuesToBeUnique", {"column": column}, why)
+
+
+def _compound(columns: tuple[str, ...], why: str) -> Expectation:
+    return Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": list(columns)}, why)
+
+
+def _in_set(column: str, values, why: str) -> Expectation:
+    return Expectation("ExpectColumnValuesToBeInSet", {"column": column, "value_set": list(values)}, why)
+
+
+def _between(column: str, low: float | None, high: float | None, why: str, strict: bool = False) -> Expectation:
+    bounds = {"min_value": low, "max_value": high, "strict_min": strict}
+    return Expectation("ExpectColumnValuesToBeBetween", {"column": column, **bounds}, why)
+
+
+def _mean(column: str, low: float | None, high: float | None, why: str, strict: bool = False) -> Expectation:
+    bounds = {"min_value": low, "max_value": high, "strict_min": strict, "strict_max": strict}
+    return Expectation("ExpectColumnMeanToBeBetween", {"column": column, **bounds}, why)
