@@ -24,6 +24,7 @@ from agentprm_core.types import LABELS, Episode, Game, Turn
 class History:
     """Where a rollout starts: what was seen and done, and what the world says now."""
 
+    game: Game
     turns: tuple[Turn, ...]
     observation: Observation
 
@@ -42,7 +43,6 @@ class PlayFrom(Protocol):
 class BranchPoint:
     """The world right after one judged action."""
 
-    game_id: str
     name: str
     """Says which action of which turn; with the game it decides the rollouts' seeds."""
     world: World
@@ -87,18 +87,19 @@ def points_of_episode(world: World, game: Game, episode: Episode) -> Iterator[Br
     for t, turn in enumerate(episode.turns):
         _same(observation, turn, episode, t)
         observation = world.step(turn.action)
-        yield BranchPoint(game.id, f"{episode.index}/{t}", world.clone(), History(episode.turns[: t + 1], observation))
+        history = History(game, episode.turns[: t + 1], observation)
+        yield BranchPoint(f"{episode.index}/{t}", world.clone(), history)
 
 
-def points_of_actions(world: World, game: Game, history: History, actions: Sequence[str]) -> list[BranchPoint]:
+def points_of_actions(world: World, history: History, actions: Sequence[str]) -> list[BranchPoint]:
     """The point after each of ``actions`` at one state: ``world`` stands there, after ``history``, and stays there."""
     points = []
     for action in actions:
         after, now = world.clone(), history.observation
         valid = action in now.admissible
         turn = Turn(now.text, action, now.admissible, valid, world.state_key())
-        there = History((*history.turns, turn), after.step(action))
-        points.append(BranchPoint(game.id, f"{len(history.turns)}/{turn.state_key}/{action}", after, there))
+        there = History(history.game, (*history.turns, turn), after.step(action))
+        points.append(BranchPoint(f"{len(history.turns)}/{turn.state_key}/{action}", after, there))
     return points
 
 
@@ -175,5 +176,5 @@ def _same(observation: Observation, turn: Turn, episode: Episode, t: int) -> Non
 
 
 def _seed(seed: int, point: BranchPoint, rollout: int) -> int:
-    digest = hashlib.blake2b(f"{seed}:{point.game_id}:{point.name}:{rollout}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{seed}:{point.history.game.id}:{point.name}:{rollout}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 2  # fits a signed 64-bit integer

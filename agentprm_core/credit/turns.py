@@ -69,14 +69,14 @@ class Turns:
         if key == "state":
             return self.world_N
         place = 2 * self.turn_N.astype(np.uint64)
-        seen, done = _scramble(self.observation_N, place), _scramble(self.action_N, place + np.uint64(1))
+        seen, done = digest_pair(self.observation_N, place), digest_pair(self.action_N, place + np.uint64(1))
         before = np.cumsum(seen + done) - done  # all that was said and done up to this observation
         offset_E = before[self.starts_E] - seen[self.starts_E]
         return before - self.per_turn(offset_E)
 
     def state_actions(self, key: str) -> np.ndarray:
         """uint64 [N]: equal where the turns do the same action in the same state."""
-        return _scramble(self.states(key), _scramble(self.action_N, np.uint64(1)))
+        return digest_pair(self.states(key), digest_pair(self.action_N, np.uint64(1)))
 
 
 def check_key(key: str) -> None:
@@ -181,7 +181,7 @@ def _check(games, game, episode, turn, reward, done) -> np.ndarray:
     return np.flatnonzero(~same)
 
 
-def _scramble(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def digest_pair(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """uint64: a digest of the pair, by the finaliser of SplitMix64 (Steele et al. 2014)."""
     z = a + b * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

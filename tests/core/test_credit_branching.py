@@ -60,7 +60,7 @@ def test_a_won_episode_is_not_played_on():
 def test_candidate_actions_at_one_state():
     world = Corridor()
     now = world.reset(GAME)
-    left, right = points_of_actions(world, GAME, History((), now), ACTIONS)
+    left, right = points_of_actions(world, History(GAME, (), now), ACTIONS)
     assert (world.cell, left.world.cell, right.world.cell) == (2, 1, 3)
     assert [turn.action for turn in right.history.turns] == ["right"]
     found = q_of([left, right], rollouts=400)
