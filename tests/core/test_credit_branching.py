@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from agentprm_core import envs
 from agentprm_core.credit.branching import (
     History,
     branching_q,
@@ -11,6 +12,8 @@ from agentprm_core.credit.branching import (
     points_of_actions,
     points_of_episode,
 )
+from agentprm_core.credit.play_on import play_from_player
+from agentprm_core.policy.sampler import Decision
 from agentprm_core.types import LABELS
 from tests.core.corridor import ACTIONS, GAME, Corridor, play, play_on
 
@@ -93,3 +96,50 @@ def test_bad_input():
 
     with pytest.raises(ValueError, match="game corridor/0, episode 0, turn 0: the world says 'you are in cell 3'"):
         list(points_of_episode(Elsewhere(), GAME, play(0)))
+
+
+class Walker:
+    """A player of two seats that goes right after an even seed and to and fro after an odd one."""
+
+    seats = 2
+
+    def __init__(self, context=100):
+        self.context, self.free, self.seeds, self.read, self.asked = context, [0, 1], {}, {}, []
+
+    def open(self, seed):
+        seat = self.free.pop()
+        self.seeds[seat], self.read[seat] = seed, 0
+        return seat
+
+    def see(self, seat, observation, admissible):
+        self.read[seat] += 1
+        return self.read[seat] <= self.context
+
+    def ask(self, seat):
+        self.asked.append(seat)
+
+    def tell(self, seat, action, reason=""):
+        pass
+
+    def tick(self):
+        asked, self.asked = self.asked, []
+        go = {seat: ACTIONS[1 if self.seeds[seat] % 2 == 0 else self.read[seat] % 2] for seat in asked}
+        return [(seat, (Decision(go[seat], "", 0.0),)) for seat in asked]
+
+    def close(self, seat):
+        self.free.append(seat)
+
+
+def test_playing_on_by_the_rollout_loop(monkeypatch):
+    monkeypatch.setitem(envs._ENGINES, "corridor", ("tests.core.corridor", "Corridor"))
+    world = Corridor()
+    start = History(GAME, (), world.reset(GAME))
+    (left, right) = points_of_actions(world, start, ACTIONS)
+    play_from = play_from_player(Walker(), engine="corridor", max_turns=5)
+    histories = [left.history, left.history, right.history]
+    assert play_from([], histories, [2, 3, 4]) == [(True, 4), (False, 4), (True, 2)]
+    at_the_limit = play_from_player(Walker(), engine="corridor", max_turns=1)
+    assert at_the_limit([], [right.history], [4]) == [(False, 0)]
+    (later,) = points_of_actions(right.world, right.history, ["left"])
+    with pytest.raises(ValueError, match="2 turns of history, of which the player took in 1"):
+        play_from_player(Walker(context=1), engine="corridor", max_turns=5)([], [later.history], [4])
