@@ -1,5 +1,5 @@
-"""Targets by playing on: from every judged action, fresh rollouts through clones of the world (Math-Shepherd; the
-"MC labels" rival of paper B), and the same for several candidate actions at one state, which gives the true ranking.
+"""Targets by playing on: from every visited turn, fresh rollouts through clones of the world (Math-Shepherd; the
+"MC labels" rival of paper B), and the values of several actions at one state from :mod:`agentprm_core.branches`.
 
 This file walks worlds and averages outcomes. Who plays is the caller's, behind :class:`PlayFrom`.
 """
@@ -12,12 +12,26 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from agentprm_core.credit.monte_carlo import discounted
 from agentprm_core.credit.split import validation_games
 from agentprm_core.envs.base import Observation, World
 from agentprm_core.types import LABELS, Episode, Game, Turn
+
+BRANCH_VALUES = pa.schema(
+    [
+        ("game_id", pa.string()),
+        ("episode", pa.int32()),
+        ("turn", pa.int32()),
+        ("action", pa.string()),
+        ("q", pa.float32()),
+        ("visits", pa.int32()),
+        ("variance", pa.float32()),
+    ]
+)
+"""One row an action tried at the state of a turn: the mean return in [0,1] of its plays, their number and variance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +58,7 @@ class BranchPoint:
     """The world right after one judged action."""
 
     name: str
-    """Says which action of which turn; with the game it decides the rollouts' seeds."""
+    """Which turn of which episode; with the game it decides the rollouts' seeds."""
     world: World
     history: History
 
@@ -77,6 +91,20 @@ def branching_targets(
     return return_PR.mean(1), return_PR.var(1)
 
 
+def branch_values(branches: pa.Table, *, gamma: float, outcome: str = "signed") -> pa.Table:
+    """Rows of :data:`BRANCH_VALUES`, in the order of ``branches`` (rows of :data:`agentprm_core.branches.BRANCHES`).
+
+    Raises:
+        ValueError: ``gamma`` or ``outcome`` as in :func:`agentprm_core.credit.monte_carlo.discounted`.
+    """
+    won, length = branches["won"].to_numpy(), branches["length"].to_numpy()
+    plays = pl.from_arrow(branches).with_columns(g=discounted(won, length, gamma=gamma, outcome=outcome))
+    values = plays.group_by("game_id", "episode", "turn", "action", maintain_order=True).agg(
+        q=pl.col("g").mean(), visits=pl.len(), variance=pl.col("g").var(ddof=0)
+    )
+    return values.to_arrow().cast(BRANCH_VALUES)
+
+
 def points_of_episode(world: World, game: Game, episode: Episode) -> Iterator[BranchPoint]:
     """The point after each turn of ``episode``, which is replayed in ``world``.
 
@@ -89,18 +117,6 @@ def points_of_episode(world: World, game: Game, episode: Episode) -> Iterator[Br
         observation = world.step(turn.action)
         history = History(game, episode.turns[: t + 1], observation)
         yield BranchPoint(f"{episode.index}/{t}", world.clone(), history)
-
-
-def points_of_actions(world: World, history: History, actions: Sequence[str]) -> list[BranchPoint]:
-    """The point after each of ``actions`` at one state: ``world`` stands there, after ``history``, and stays there."""
-    points = []
-    for action in actions:
-        after, now = world.clone(), history.observation
-        valid = action in now.admissible
-        turn = Turn(now.text, action, now.admissible, valid, world.state_key())
-        there = History(history.game, (*history.turns, turn), after.step(action))
-        points.append(BranchPoint(f"{len(history.turns)}/{turn.state_key}/{action}", after, there))
-    return points
 
 
 def branching_q(

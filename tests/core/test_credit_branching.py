@@ -1,20 +1,23 @@
 """Branching targets: the aggregation by hand, clones left alone, seeds that do not depend on company, bad input."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from agentprm_core import envs
+from agentprm_core.branches import BRANCHES
 from agentprm_core.credit.branching import (
+    BRANCH_VALUES,
     History,
+    branch_values,
     branching_q,
     branching_targets,
     label_branching,
-    points_of_actions,
     points_of_episode,
 )
 from agentprm_core.credit.play_on import play_from_player
 from agentprm_core.policy.sampler import Decision
-from agentprm_core.types import LABELS
+from agentprm_core.types import LABELS, Turn
 from tests.core.corridor import ACTIONS, GAME, Corridor, play, play_on
 
 
@@ -60,15 +63,16 @@ def test_a_won_episode_is_not_played_on():
     assert (found.q_P.tolist(), found.visits_P.tolist(), found.turns_played) == ([1.0], [1], 0)
 
 
-def test_candidate_actions_at_one_state():
-    world = Corridor()
-    now = world.reset(GAME)
-    left, right = points_of_actions(world, History(GAME, (), now), ACTIONS)
-    assert (world.cell, left.world.cell, right.world.cell) == (2, 1, 3)
-    assert [turn.action for turn in right.history.turns] == ["right"]
-    found = q_of([left, right], rollouts=400)
-    assert found.q_P[1] - found.q_P[0] > 0.2
-    assert found.visits_P.tolist() == [400, 400]
+def test_values_of_several_actions_at_one_state():
+    plays = [("g", 0, 3, "a", 0, True, 0), ("g", 0, 3, "a", 1, False, 1), ("g", 0, 3, "b", 0, True, 2)]
+    plays += [("h", 0, 3, "a", 0, False, 0)]
+    values = branch_values(pa.table(dict(zip(BRANCHES.names, map(list, zip(*plays)))), schema=BRANCHES), gamma=0.5)
+    assert values.schema.equals(BRANCH_VALUES)
+    assert [tuple(row.values()) for row in values.to_pylist()] == [
+        ("g", 0, 3, "a", 0.625, 2, 0.140625),
+        ("g", 0, 3, "b", 0.625, 1, 0.0),
+        ("h", 0, 3, "a", 0.0, 1, 0.0),
+    ]
 
 
 def test_rows_of_labels_and_portions():
@@ -132,14 +136,19 @@ class Walker:
 
 def test_playing_on_by_the_rollout_loop(monkeypatch):
     monkeypatch.setitem(envs._ENGINES, "corridor", ("tests.core.corridor", "Corridor"))
-    world = Corridor()
-    start = History(GAME, (), world.reset(GAME))
-    (left, right) = points_of_actions(world, start, ACTIONS)
+    left, right = (history_after(action) for action in ACTIONS)
     play_from = play_from_player(Walker(), engine="corridor", max_turns=5)
-    histories = [left.history, left.history, right.history]
-    assert play_from([], histories, [2, 3, 4]) == [(True, 4), (False, 4), (True, 2)]
+    assert play_from([], [left, left, right], [2, 3, 4]) == [(True, 4), (False, 4), (True, 2)]
     at_the_limit = play_from_player(Walker(), engine="corridor", max_turns=1)
-    assert at_the_limit([], [right.history], [4]) == [(False, 0)]
-    (later,) = points_of_actions(right.world, right.history, ["left"])
+    assert at_the_limit([], [right], [4]) == [(False, 0)]
     with pytest.raises(ValueError, match="2 turns of history, of which the player took in 1"):
-        play_from_player(Walker(context=1), engine="corridor", max_turns=5)([], [later.history], [4])
+        play_from_player(Walker(context=1), engine="corridor", max_turns=5)([], [history_after("right", "left")], [4])
+
+
+def history_after(*actions):
+    world, turns = Corridor(), []
+    observation = world.reset(GAME)
+    for action in actions:
+        turns.append(Turn(observation.text, action, ACTIONS, True, world.state_key()))
+        observation = world.step(action)
+    return History(GAME, tuple(turns), observation)
