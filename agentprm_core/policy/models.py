@@ -83,6 +83,8 @@ def load_policy(
             weights were trained with.
     """
     folder = Path(source)
+    if not folder.exists() and not _may_be_an_id(source):
+        raise CheckpointError(f"{source}: no such checkpoint folder")
     manifest = _read_manifest(folder, kind) if folder.exists() else {}
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
     digest = checkpoint_digest(folder) if folder.exists() else hashlib.sha256(str(source).encode()).hexdigest()[:16]
@@ -141,6 +143,11 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     """First 16 hex digits of the SHA-256 of the vocabulary with its ids."""
     vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()))
     return hashlib.sha256(vocabulary.encode()).hexdigest()[:16]
+
+
+def _may_be_an_id(source: str | Path) -> bool:
+    """Whether ``source`` can name a model of the Hugging Face hub: ``name`` or ``owner/name``."""
+    return isinstance(source, str) and source.count("/") <= 1 and not source.startswith((".", "/"))
 
 
 def _read_manifest(folder: Path, kind: str) -> dict:

@@ -51,6 +51,8 @@ def test_half_a_checkpoint_is_refused(checkpoint, tmp_path):
         load_policy(checkpoint)
     with pytest.raises(CheckpointError, match="is it a checkpoint"):
         load_policy(tmp_path)
+    with pytest.raises(CheckpointError, match="policy/9: no such checkpoint folder"):
+        load_policy(tmp_path / "policy" / "9")
 
 
 def test_lora_is_saved_as_an_adapter_and_finds_its_base(checkpoint, tmp_path):
