@@ -68,19 +68,22 @@ def expert_command(expert: Expert, text: str) -> str | None:
 
 
 def side_by_side(
-    game: Game, fast: World, reference: World, steps: int, rng: random.Random
+    game: Game, fast: World, reference: World, steps: int, rng: random.Random, expert: bool = True
 ) -> tuple[Counter, Mismatch | None]:
-    """Play one walk on both: counts of what happened, and the first mismatch (the walk ends there)."""
+    """Play one walk on both: counts of what happened, and the first mismatch (the walk ends there).
+
+    ``expert`` False: no stretch of the expert's commands (a household the expert does not know).
+    """
     counts: Counter = Counter(games=1)
     done: list[str] = []
     seen: list[str] = []
-    expert = Expert()
-    led = rng.randrange(steps) if rng.random() < EXPERT_SHARE else 0
+    guide = Expert()
+    led = rng.randrange(steps) if expert and rng.random() < EXPERT_SHARE else 0
     ours, theirs = fast.reset(game), reference.reset(game)
     while ours == theirs and len(done) < steps:
         seen += sorted(set(ours.admissible) - set(seen))
         led = 0 if ours.won else led
-        command = expert_command(expert, ours.text) if len(done) < led else None
+        command = expert_command(guide, ours.text) if len(done) < led else None
         counts["by_expert"] += command is not None
         if command is None:
             led = 0
