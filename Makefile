@@ -1,0 +1,56 @@
+# The commands people learn. `make run` and `make test` set everything up on a machine with Python 3.11, git and make.
+
+PYTHON ?= python3.11
+PROFILE ?= default
+PREFECT_PORT ?= 4200
+MLFLOW_PORT ?= 5000
+GPUS ?= 1
+
+BIN := $(CURDIR)/.venv/bin
+export PATH := $(BIN):$(PATH)
+export DO_NOT_TRACK := 1
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export GX_ANALYTICS_ENABLED := false
+export MLFLOW_DISABLE_TELEMETRY := true
+
+INSTALLED := .venv/.installed
+
+.PHONY: venv lock run smoke test test-all lint ui
+.DEFAULT_GOAL := run
+
+venv: $(INSTALLED)  ## The virtual environment, from requirements.lock
+
+# torch goes first and by its exact version, so that pip takes a CPU wheel where one is at hand, and never looks for a newer torch.
+$(INSTALLED): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' requirements.lock)"
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+lock:  ## requirements.lock anew, from what is installed
+	sed -n '/^#/p' requirements.lock > requirements.lock.new
+	$(BIN)/python -m pip freeze --exclude-editable | grep -viE '^(nvidia-|cuda-|triton)' | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' >> requirements.lock.new
+	mv requirements.lock.new requirements.lock
+
+DATABASE := $(if $(MLFLOW_TRACKING_URI),,mlflow.db)
+
+run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the table of iterations
+	dvc repro
+	@python -m flows.summary
+
+mlflow.db: | $(INSTALLED)
+	@python -c "import mlflow; mlflow.set_tracking_uri('sqlite:///mlflow.db'); mlflow.search_experiments()"
+
+test: $(INSTALLED)  ## The test suite without the slow tests
+	python -m pytest -q -n auto
+
+test-all: $(INSTALLED)  ## The slow tests too
+	python -m pytest -q -n auto -m "slow or not slow"
+
+lint: $(INSTALLED)
+	ruff check .
+	ruff format --check .
+
+ui: $(INSTALLED)  ## Prefect's server, a worker and MLflow on localhost, until Ctrl-C
+	@python -m flows.ui --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) --gpus $(GPUS)

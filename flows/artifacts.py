@@ -1,0 +1,96 @@
+"""Artifacts: what a flow run leaves on its page in the Prefect UI, from the files that the stages wrote.
+
+Prefect keeps the latest of each key and its history; the keys are ``campaign-…`` and ``iteration-1-…``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+
+from flows.dvc_join import StageRun
+from flows.graph import Stage
+from flows.summary import ITERATIONS
+from tasks.clock import read_timing
+from tasks.gates import GATES
+from tasks.tracking import RUNS, tracking_uri
+
+
+def publish_gates(page: str, stages: Sequence[Stage]) -> None:
+    """``PAGE-gates``: each expectation of the gates that guard ``stages``, as last checked on this machine."""
+    rows = [
+        {
+            "stage": stage.name,
+            "data": result["table"],
+            "expected": result["why"],
+            "passed": "yes" if result["success"] else "NO",
+            "observed": result["observed"],
+            "rows": "; ".join(result["rows"]),
+        }
+        for stage in stages
+        if (path := GATES / f"{stage.name}.json").exists()
+        for result in json.loads(path.read_text())
+    ]
+    if rows:
+        create_table_artifact(key=f"{page}-gates", table=rows, description="Great Expectations' gates")
+
+
+def publish_stages(page: str, runs: Sequence[StageRun]) -> None:
+    """``PAGE-stages``: what became of each stage, its seconds, and how many of them were not the stage's own work."""
+    rows = [
+        {
+            "stage": run.stage,
+            "outcome": run.outcome,
+            "seconds": round(run.status_seconds + run.repro_seconds, 1),
+            "of these orchestration": round(_orchestration_seconds(run), 1),
+        }
+        for run in runs
+    ]
+    create_table_artifact(
+        key=f"{page}-stages",
+        table=rows,
+        description="Orchestration is DVC, Prefect's join, MLflow and Great Expectations.",
+    )
+
+
+def _orchestration_seconds(run: StageRun) -> float:
+    timing = read_timing(run.stage)
+    if run.outcome == "UpToDate" or timing is None:
+        return run.status_seconds + run.repro_seconds
+    return run.status_seconds + run.repro_seconds - (timing["seconds"] - timing["orchestration"])
+
+
+def publish_mlflow_link(page: str, run: str) -> None:
+    """``PAGE-mlflow``: a link to the MLflow run named ``run`` (``campaign``, ``iteration/1``), where stages ran here.
+
+    Outs that came from a cache or a remote have no run on this machine, and then there is nothing to link to.
+    """
+    runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    if run not in runs:
+        return
+    from mlflow import MlflowClient  # seconds of import, and only here
+
+    experiment = MlflowClient(tracking_uri()).get_run(runs[run]).info.experiment_id
+    link = f"{mlflow_ui_url()}/#/experiments/{experiment}/runs/{runs[run]}"
+    create_link_artifact(key=f"{page}-mlflow", link=link, link_text=f"MLflow: {run}")
+
+
+def mlflow_ui_url() -> str:
+    """Where a browser finds MLflow: the tracking server if there is one, else the one that ``make ui`` starts."""
+    if tracking_uri().startswith("http"):
+        return tracking_uri().rstrip("/")
+    return os.environ.get("MLFLOW_UI_URL", "http://127.0.0.1:5000")
+
+
+def publish_report(page: str, path: Path) -> None:
+    """``PAGE-report``: the report that a stage wrote, as it is."""
+    create_markdown_artifact(key=f"{page}-report", markdown=path.read_text())
+
+
+def publish_iterations_table() -> None:
+    """``campaign-iterations``: success of every policy, with its interval."""
+    create_table_artifact(key="campaign-iterations", table=json.loads(ITERATIONS.read_text()))

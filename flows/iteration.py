@@ -1,0 +1,58 @@
+"""The flow ``iteration``: the stages of one iteration of actor and critic, and all that they need, as tracked tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from prefect import flow
+
+from flows.artifacts import publish_gates, publish_mlflow_link
+from flows.dvc_join import StageRun, run_stage
+from flows.graph import Stage, read_graph, with_needs
+
+RETRY_DELAY_SECONDS = 10
+
+
+def run_stages(page: str, stages: Sequence[Stage], retries: int) -> list[StageRun]:
+    """Bring ``stages`` up to date one after another, and publish their gates whether or not all goes well.
+
+    The first that fails for good (after ``retries``) ends it. A stage tagged ``gpu`` takes a slot of the tag limit
+    ``gpu``, but only where the run was given a device (CUDA_VISIBLE_DEVICES, from the GPU work pool): on processors
+    there is nothing to share out.
+    """
+    device = bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    runs = []
+    try:
+        for stage in stages:
+            tags = [tag for tag in stage.tags if device or tag != "gpu"]
+            staged = run_stage.with_options(tags=tags, retries=retries, retry_delay_seconds=RETRY_DELAY_SECONDS)
+            runs.append(staged(stage, return_state=True).result())
+    finally:
+        publish_gates(page, stages)
+    return runs
+
+
+@flow(flow_run_name="iteration {number}")
+def iteration(number: int, retries: int = 0, only: list[str] | None = None) -> list[StageRun]:
+    """Bring iteration ``number`` up to date: its stages and every stage that they need, or ``only`` those named.
+
+    Run in the checkout. Publishes the gates' table, the iteration's report and a link to its MLflow run. Raises
+    ValueError when dvc.yaml has no such iteration, and :class:`flows.dvc_join.StageFailed` when a stage fails.
+    """
+    page = f"iteration-{number}"
+    stages = with_needs(read_graph(Path.cwd()), number)
+    runs = run_stages(page, [stage for stage in stages if only is None or stage.name in only], retries)
+    publish_mlflow_link(page, f"iteration/{number}")
+    return runs
+
+
+if __name__ == "__main__":
+    import argparse
+
+    parser = argparse.ArgumentParser(description=iteration.description)
+    parser.add_argument("number", type=int)
+    parser.add_argument("--retries", type=int, default=0)
+    arguments = parser.parse_args()
+    iteration(arguments.number, retries=arguments.retries)

@@ -1,0 +1,82 @@
+"""The flows against a Prefect server: what runs, what is fresh, what fails, and what is left when one is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.settings import get_current_settings
+
+from flows.campaign import campaign
+from flows.dvc_join import StageFailed
+from flows.iteration import iteration
+from tests.flows.conftest import processes_in
+
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.xdist_group("prefect")]
+
+
+def state_names(flow_run_id: object) -> dict[str, str]:
+    """State names of the tasks of a flow run, by task run name, as the server has them."""
+    with get_client(sync_client=True) as client:
+        runs = client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])))
+    return {run.name: run.state_name for run in runs}
+
+
+def artifact_keys() -> set[str]:
+    with get_client(sync_client=True) as client:
+        return {artifact.key for artifact in client.read_artifacts()}
+
+
+def test_a_campaign_runs_every_stage_and_a_second_one_none(project: Path) -> None:
+    names = ["seed", "grow@1", "measure@1", "grow@2", "measure@2", "compare"]
+    assert [(run.stage, run.outcome) for run in campaign()] == [(name, "Completed") for name in names]
+    assert (project / "data/2.txt").read_text() == "seed\ndata/0.txtdata/1.txtdata/2.txt"
+    assert {"campaign-gates", "campaign-stages", "campaign-iterations", "iteration-1-gates"} <= artifact_keys()
+
+    state = campaign(return_state=True)
+    assert [(run.stage, run.outcome) for run in state.result()] == [(name, "UpToDate") for name in names]
+    shown = state_names(state.state_details.flow_run_id)
+    assert (shown["seed"], shown["compare"]) == ("UpToDate", "UpToDate")
+
+
+def test_an_iteration_runs_what_it_needs_and_no_more(project: Path) -> None:
+    assert [run.stage for run in iteration(1)] == ["seed", "grow@1", "measure@1"]
+    assert not (project / "data/2.txt").exists()
+
+
+def test_a_failing_stage_fails_the_flow_and_is_named_there(project: Path) -> None:
+    (project / "faults").write_text("grow@1")
+    state = campaign(return_state=True)
+    assert state.is_failed()
+    assert "stage grow@1 failed" in state.message
+    with pytest.raises(StageFailed, match="the lines do not grow"):
+        state.result()
+    assert not (project / "data/1.txt").exists()
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_flow_leaves_no_process_and_the_next_completes(project: Path, end: signal.Signals) -> None:
+    (project / "naps").write_text("seed")
+    env = {**os.environ, "PREFECT_API_URL": get_current_settings().api.url}
+    with (project / "flow.log").open("w") as log:
+        flow = subprocess.Popen([sys.executable, "-m", "flows.campaign"], env=env, stdout=log, stderr=log)
+    while not (project / "data/0.txt.aside").exists():
+        assert flow.poll() is None, (project / "flow.log").read_text()
+        time.sleep(0.1)
+    flow.send_signal(end)
+    flow.wait(timeout=30)
+    deadline = time.monotonic() + 15
+    while (left := processes_in(project)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+    assert not (project / "data/0.txt").exists()
+
+    (project / "naps").write_text("")
+    assert iteration(1, return_state=True).is_completed()
