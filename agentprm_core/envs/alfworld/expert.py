@@ -38,9 +38,14 @@ _TASKS = (
 )
 _TASK_PATTERNS = tuple((re.compile(rf"Your task is to: {pattern}\.?$"), verb) for pattern, verb in _TASKS)
 _SEEN = re.compile(r"\ba (\w+ \d+)")
+_CLOSED = re.compile(r"The (\w+ \d+) is closed\.")
+_CONTENTS = re.compile(r"(?:On the (\w+ \d+)|The (\w+ \d+) is open\. In it), you see (.*)")
 _WHERE = {thing.lower(): {kind.lower(): rate for kind, rate in row.items()} for thing, row in WHERE.items()}
 _OPENABLE = frozenset(kind.lower() for kind in OPENABLE)
 _APPLIANCES = {"clean": ("sinkbasin", "bathtubbasin"), "heat": ("microwave",), "cool": ("fridge",)}
+_UNDOES = {"heat": "cool", "cool": "heat"}
+_RARE = 1e-4
+"""Chance given to places where published homes hardly ever have the object: they come last."""
 
 
 class NothingLeft(RuntimeError):
@@ -82,12 +87,15 @@ class Expert:
         self._rng = None if seed is None else random.Random(seed)
         self._task: Task | None = None
 
-    def act(self, text: str) -> str:
-        """The next command. Raises ValueError for an unknown task, :class:`NothingLeft` after a search in vain."""
+    def act(self, text: str, done: str | None = None) -> str:
+        """The next command after ``text``. ``done`` is what was really done before it, where others acted instead.
+
+        Raises ValueError for an unknown task, :class:`NothingLeft` after a search in vain.
+        """
         if self._task is None:
             self._begin(text)
         else:
-            self._notice(text)
+            self._notice(self._command if done is None else done, text)
         self._command = self._decide()
         return self._command
 
@@ -96,68 +104,75 @@ class Expert:
         self._receptacles = sorted(_SEEN.findall(text), key=_kind_and_number)
         self._here = ""
         self._carried = ""
-        self._treated = False
+        self._carried_from = ""
+        self._treated: set[str] = set()
         self._home = ""
         self._closed: set[str] = set()
         self._looked: set[str] = set()
         self._lies: dict[str, str] = {}  # object → receptacle
         self._queues: dict[str, list[str]] = {}  # kind searched for → receptacles in the order of the search
 
-    def _notice(self, text: str) -> None:
+    def _notice(self, command: str, text: str) -> None:
         """Update what is known by the last command and what the world said to it."""
-        verb, *words = self._command.split()
+        verb, *words = command.split()
+        if text == "Nothing happens.":
+            self._notice_failure(verb, words)
+        elif verb == "go":
+            self._here = " ".join(words[1:])
+        elif verb == "take":
+            self._carried, self._carried_from = " ".join(words[:2]), " ".join(words[3:])
+            self._lies.pop(self._carried, None)
+        elif verb == "move":
+            self._lies[self._carried] = " ".join(words[3:])
+            self._carried = ""
+        elif verb == self._task.verb:
+            self._treated.add(self._carried)
+        elif verb == _UNDOES.get(self._task.verb):
+            self._treated.discard(self._carried)
+        elif verb == "close":
+            self._closed.add(" ".join(words))
+        self._notice_contents(text)
+
+    def _notice_failure(self, verb: str, words: list[str]) -> None:
+        """Going fails where one already is: receptacles share spots. Opening fails with what does not open."""
         if verb == "go":
             self._here = " ".join(words[1:])
-            if text == "Nothing happens.":  # already at this spot, which several receptacles share
-                return self._notice_shared_spot()
-        elif verb == "take":
-            self._carried = " ".join(words[:2])
-            del self._lies[self._carried]
-        elif verb == "move":
-            self._lies[self._carried] = self._here
-            self._carried = ""
-            self._treated = False
+            if _kind(self._here) in _OPENABLE and self._here not in self._looked:
+                self._closed.add(self._here)
         elif verb == "open":
-            self._closed.discard(
-                self._here
-            )  # also where nothing happened: some cabinets do not open and are not closed
-        elif verb == self._task.verb:
-            self._treated = True
-        if f"The {self._here} is closed." in text:
-            self._closed.add(self._here)
-        elif "you see" in text:
             self._closed.discard(self._here)
-            self._looked.add(self._here)
-            for thing in _SEEN.findall(text):
-                self._lies[thing] = self._here
-        return None
 
-    def _notice_shared_spot(self) -> None:
-        """Nothing was said of the receptacle stood at: one that opens is closed unless it was opened before."""
-        if _kind(self._here) in _OPENABLE and self._here not in self._looked:
-            self._closed.add(self._here)
+    def _notice_contents(self, text: str) -> None:
+        closed, contents = _CLOSED.search(text), _CONTENTS.search(text)
+        if closed:
+            self._closed.add(closed[1])
+        elif contents:
+            place = contents[1] or contents[2]
+            self._closed.discard(place)
+            self._looked.add(place)
+            self._lies.update(dict.fromkeys(_SEEN.findall(contents[3]), place))
 
     def _decide(self) -> str:
-        task = self._task
-        if not self._carried:
+        task, carried = self._task, self._carried
+        if not carried:
             return self._fetch(task.target)
-        if task.verb and not self._treated:
+        if _kind(carried) != task.target:
+            return self._at(self._carried_from) or self._put(self._carried_from)
+        if task.verb and carried not in self._treated:
             appliance = self._first_of(_APPLIANCES[task.verb])
-            return self._at(appliance) or f"{task.verb} {self._carried} with {appliance}"
+            return self._at(appliance) or f"{task.verb} {carried} with {appliance}"
         if task.lamp:
             lamp = self._known(task.lamp)
-            if lamp is None:
-                return self._search(task.lamp)
-            return self._at(self._lies[lamp]) or f"use {lamp}"
-        self._home = self._home or self._choose_home()
-        return self._at(self._home) or self._open(self._home) or f"move {self._carried} to {self._home}"
+            return self._search(task.lamp) if lamp is None else self._at(self._lies[lamp]) or f"use {lamp}"
+        self._home = self._first_of((task.home,))
+        return self._at(self._home) or self._put(self._home)
 
     def _fetch(self, kind: str) -> str:
         thing = self._known(kind)
         if thing is None:
             return self._search(kind)
         place = self._lies[thing]
-        return self._at(place) or f"take {thing} from {place}"
+        return self._at(place) or self._open(place) or f"take {thing} from {place}"
 
     def _search(self, kind: str) -> str:
         """The next step of looking for ``kind``: into what stands here, else to the most promising place left."""
@@ -176,36 +191,34 @@ class Expert:
         promise = {}
         for place in sorted({_kind(name) for name in self._receptacles}):
             cost = 2 if place in _OPENABLE else 1
-            promise[place] = math.log(max(rates.get(place, 0.0), 1e-4) / cost)
+            promise[place] = math.log(max(rates.get(place, 0.0), _RARE) / cost)
             if self._rng is not None:
-                promise[place] += -math.log(self._rng.expovariate(1.0))  # Gumbel noise draws without replacement
+                promise[place] -= math.log(self._rng.expovariate(1.0))  # Gumbel noise: draws without replacement
         return sorted(self._receptacles, key=lambda name: (-promise[_kind(name)], _kind_and_number(name)))[::-1]
 
     def _known(self, kind: str) -> str | None:
-        """The object of that kind seen first and still to be fetched, preferably here."""
-        things = [thing for thing, place in self._lies.items() if _kind(thing) == kind and place != self._home]
+        """The object of that kind to use next: one that lies here, else the lowest number; None where none is known."""
+        home = self._home if self._task.two else ""
+        things = [thing for thing, place in self._lies.items() if _kind(thing) == kind and place != home]
         here = [thing for thing in things if self._lies[thing] == self._here]
-        return min(here or things, key=_kind_and_number) if things else None
-
-    def _choose_home(self) -> str:
-        """The receptacle to bring things to: the lowest number, whatever was seen, so that it can be foretold."""
-        names = [name for name in self._receptacles if _kind(name) == self._task.home]
-        if not names:
-            raise NothingLeft(f"there is no {self._task.home}")
-        return names[0]
+        return min(here or things, key=_kind_and_number, default=None)
 
     def _first_of(self, kinds: tuple[str, ...]) -> str:
+        """The receptacle of the first of these kinds that the room has: the lowest number, so that it is foretold."""
         for kind in kinds:
             for name in self._receptacles:
                 if _kind(name) == kind:
                     return name
-        raise NothingLeft(f"there is no {kinds[0]}")
+        raise NothingLeft(f"the room has no {kinds[0]}")
 
     def _at(self, place: str) -> str:
         return "" if self._here == place else f"go to {place}"
 
     def _open(self, place: str) -> str:
         return f"open {place}" if place in self._closed else ""
+
+    def _put(self, place: str) -> str:
+        return self._open(place) or f"move {self._carried} to {place}"
 
 
 def solves(world: World, game: Game, max_turns: int) -> bool:
@@ -223,7 +236,10 @@ def solves(world: World, game: Game, max_turns: int) -> bool:
 
 
 def play_expert(world: World, game: Game, max_turns: int, seed: int | None = None, index: int = 0) -> Episode:
-    """One episode of the expert: at most ``max_turns`` actions, fewer when it wins or has nothing left to try."""
+    """One episode of the expert: at most ``max_turns`` actions, fewer when it wins or has nothing left to try.
+
+    The episode's seed is -1 where ``seed`` is None.
+    """
     expert = Expert(seed)
     seen = world.reset(game)
     turns = []

@@ -1,7 +1,8 @@
 """Where things lie in ALFWorld's homes: how often an object of one type is in a receptacle of another type.
 
 The household generator draws its homes from this table, and the expert searches the likely places first. It holds
-counts of the 3,554 published training games and nothing of any single game.
+counts of the 3,554 published training games and nothing of any single game;
+``python -m benchmarks.households --games DIR --table`` measures it anew.
 """
 
 from __future__ import annotations
