@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from agentprm_core.policy.prompt import Renderer
+from agentprm_core.training.attention import log_probs
 from agentprm_core.training.packing import Row
 from agentprm_core.training.trainer import EpisodeTrainer, Losses, TrainSettings, fit
 from agentprm_core.types import Episode
@@ -41,8 +41,7 @@ def train_sft(
         ValueError: no episodes, or one longer than the model's context (names it).
     """
     rows = [sft_row(episode, renderer, model, settings.observation_weight) for episode in episodes]
-    trainer = EpisodeTrainer(model, rows, sft_objective, settings, scratch, renderer.tokenizer.pad_token_id)
-    return model, fit(trainer)
+    return model, fit(EpisodeTrainer(model, rows, sft_objective, settings, scratch))
 
 
 def sft_row(episode: Episode, renderer: Renderer, model: PreTrainedModel, observation_weight: float) -> Row:
@@ -66,19 +65,15 @@ def check_fits(tokens: int, episode: Episode, model: PreTrainedModel) -> None:
         )
 
 
-def sft_objective(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> Losses:
-    """Σ w·nll of one batch. ``nll_BL``: nats, of predicting token l from those before it."""
-    logits_BLV = model(input_ids=batch["input_ids"], use_cache=False).logits[:, :-1]
-    target_BL = batch["input_ids"][:, 1:]
-    weight_BL, action_BL = batch["weight"][:, 1:], batch["is_action"][:, 1:]
-    nll_BL = F.cross_entropy(logits_BLV.float().transpose(1, 2), target_BL, reduction="none")
-    decided_BL = action_BL * (weight_BL > 0)
-    seen_BL = (1 - action_BL) * (weight_BL > 0)
-    with torch.no_grad():
-        right_BL = (logits_BLV.argmax(-1) == target_BL) * decided_BL
-        metrics = {
-            "action_loss": ((nll_BL * decided_BL).sum(), decided_BL.sum()),
-            "observation_loss": ((nll_BL * seen_BL).sum(), seen_BL.sum()),
-            "action_accuracy": (right_BL.sum(), decided_BL.sum()),
-        }
-    return Losses((nll_BL * weight_BL).sum(), metrics)
+def sft_objective(model: torch.nn.Module, batch: dict) -> Losses:
+    """Σ w·nll of one packed batch, over its P tokens that have a weight. ``nll_P``: nats."""
+    weighted_N = batch["weight"] > 0
+    log_prob_P, likeliest_P = log_probs(model, batch, weighted_N)
+    nll_P, action_P = -log_prob_P, batch["is_action"][weighted_N]
+    seen = nll_P.detach()
+    metrics = {
+        "action_loss": ((seen * action_P).sum(), action_P.sum()),
+        "observation_loss": ((seen * (1 - action_P)).sum(), (1 - action_P).sum()),
+        "action_accuracy": ((likeliest_P * action_P).sum(), action_P.sum()),
+    }
+    return Losses((nll_P * batch["weight"][weighted_N]).sum(), metrics)

@@ -1,10 +1,10 @@
-"""Token sequences to batches: rows, a deterministic plan of which rows go together, and their padding.
+"""Token sequences to batches: rows, a plan of which rows go together, and their packing end to end without padding.
 
-A row is a whole episode (optionally with branches, :mod:`agentprm_core.training.tree`). Rows of like length share a
-batch and are padded on the right, where a causal model never looks, so a batch of plain episodes needs no attention
-mask at all and nothing leaks from one episode to another.
+A batch holds whole episodes in random order. Putting episodes of like length together would save the same padding, but
+length tells the outcome (a lost episode runs to the turn limit), so such batches are all won or all lost and a process
+reward model swings from one to the other instead of learning.
 
-Shapes: ``B`` rows, ``L`` tokens of the longest row.
+Shapes: ``N`` packed tokens of a batch, ``B`` rows and ``L`` tokens of the longest row of an attention group.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-_POOL = 64
-"""Batches' worth of rows that are sorted by length together: enough for little padding, few enough to stay shuffled."""
+_SPREAD = 1.25
+"""Rows attend together while the longest has at most this many times the shortest's tokens."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,19 @@ class Row:
     """One training sequence and what is known of each of its tokens."""
 
     input_ids: np.ndarray
-    """L int32 token ids."""
+    """int32 token ids."""
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """L float32 values each, by name: loss weights, targets."""
+    """float32 values, one a token, by name: loss weights, targets."""
     branches: Sequence[tuple[int, int]] = ()
     """``(at, length)`` of each branch after the trunk, in order: it continues the trunk's first ``at`` tokens."""
 
     def __len__(self) -> int:
         return len(self.input_ids)
+
+    @property
+    def trunk(self) -> int:
+        """Tokens of the trunk."""
+        return len(self) - sum(length for _, length in self.branches)
 
 
 class BatchPlan(Sequence[list[int]]):
@@ -40,7 +45,7 @@ class BatchPlan(Sequence[list[int]]):
 
     Args:
         lengths: tokens of each row.
-        batch_tokens: the most padded tokens a batch may have. A longer row is a batch of its own.
+        batch_tokens: the most tokens a batch may have. A longer row is a batch of its own.
         seed: of the shuffling.
         epochs: passes over the rows, or
         batches: the number of batches; exactly one of the two.
@@ -63,15 +68,25 @@ class BatchPlan(Sequence[list[int]]):
     ) -> None:
         if not len(lengths):
             raise ValueError("no rows to train on")
-        self._batches: list[list[int]] = []
-        epoch = 0
-        while batches is None or len(self._batches) < batches:
-            fresh = _epoch(np.asarray(lengths), batch_tokens, seed, epoch)
-            if batches is None:
-                batches = math.ceil(epochs * len(fresh) / group) * group
-            self._batches += fresh
+        self._lengths, self._batch_tokens, self._seed = lengths, batch_tokens, seed
+        self._batches: list[list[int]] = self._epoch(0)
+        self.first_epoch = len(self._batches)
+        """Batches of the first pass; later ones differ by a few."""
+        epoch = 1
+        if batches is None:
+            while epoch < epochs:
+                self._batches += self._epoch(epoch)
+                epoch += 1
+            surplus = int((epoch - epochs) * self.first_epoch)  # of the last pass, where ``epochs`` has a fraction
+            batches = math.ceil((len(self._batches) - surplus) / group) * group
+        while len(self._batches) < batches:
+            self._batches += self._epoch(epoch)
             epoch += 1
         del self._batches[batches:]
+
+    def _epoch(self, epoch: int) -> list[list[int]]:
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._lengths))
+        return cut(order, self._lengths, self._batch_tokens)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -80,49 +95,89 @@ class BatchPlan(Sequence[list[int]]):
         return self._batches[index]
 
 
-def _epoch(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
-    """One pass: shuffle, sort by length within pools, cut at the budget, shuffle the batches."""
-    rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(len(lengths))
-    pool = max(1, _POOL * batch_tokens // int(lengths.mean() + 1))
-    batches: list[list[int]] = []
-    for start in range(0, len(order), pool):
-        rows = order[start : start + pool]
-        batches += cut(rows[np.argsort(lengths[rows], kind="stable")], lengths, batch_tokens)
-    return [batches[i] for i in rng.permutation(len(batches))]
-
-
 def cut(rows: Sequence[int], lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Consecutive ``rows``, cut so that no batch's padded size exceeds ``batch_tokens`` (unless one row does)."""
+    """Consecutive ``rows``, cut so that no batch has more than ``batch_tokens`` (unless one row does)."""
     batches: list[list[int]] = []
-    longest = 0
+    total = 0
     for row in rows:
-        longest = max(longest, lengths[row])
-        if not batches or longest * (len(batches[-1]) + 1) > batch_tokens:
+        if not batches or total + lengths[row] > batch_tokens:
             batches.append([])
-            longest = lengths[row]
+            total = 0
         batches[-1].append(int(row))
+        total += int(lengths[row])
     return batches
 
 
-def collate(rows: Sequence[Row], pad: int) -> dict[str, torch.Tensor]:
-    """``input_ids`` (B, L) int64 padded with ``pad``, and every column (B, L) float32 padded with 0.
+def pack(rows: Sequence[Row]) -> dict:
+    """The rows end to end, as tensors (N,), and who sees whom.
 
-    With branches also ``position_ids``, ``segment`` and ``sees`` (B, L), from which
-    :func:`agentprm_core.training.tree.tree_mask` makes the attention mask.
+    ``input_ids``, ``position_ids``, every column by its name, ``row`` (number in this batch), ``parent`` (index of the
+    token it is predicted from; a row's first token has itself), ``branch`` (number in this batch, −1 on trunks), and
+    for :mod:`agentprm_core.training.attention` ``groups`` of rows of like length and ``back``.
     """
-    length = max(len(row) for row in rows)
-    input_ids = np.full((len(rows), length), pad, dtype=np.int64)
-    for b, row in enumerate(rows):
-        input_ids[b, : len(row)] = row.input_ids
-    batch = {"input_ids": torch.from_numpy(input_ids)}
-    for name in rows[0].columns:
-        column = np.zeros((len(rows), length), dtype=np.float32)
-        for b, row in enumerate(rows):
-            column[b, : len(row)] = row.columns[name]
-        batch[name] = torch.from_numpy(column)
-    if any(row.branches for row in rows):
-        from agentprm_core.training.tree import layout
+    lengths = np.array([len(row) for row in rows])
+    starts = np.cumsum(lengths) - lengths
+    places = [_places(row) for row in rows]
+    branches = np.cumsum([0, *(len(row.branches) for row in rows)])
+    arrays = {
+        "input_ids": np.concatenate([row.input_ids for row in rows]).astype(np.int64),
+        "position_ids": np.concatenate([place["position"] for place in places]),
+        "row": np.repeat(np.arange(len(rows)), lengths),
+        "parent": np.concatenate([place["parent"] + start for place, start in zip(places, starts)]),
+        "branch": np.concatenate([
+            np.where(place["segment"] > 0, place["segment"] - 1 + first, -1)
+            for place, first in zip(places, branches)
+        ]),
+        **{name: np.concatenate([row.columns[name] for row in rows]) for name in rows[0].columns},
+    }  # fmt: skip
+    groups, back = _groups(rows, places, lengths, starts)
+    arrays["back"] = back
+    return {name: torch.from_numpy(array) for name, array in arrays.items()} | {"groups": groups}
 
-        batch |= layout([(len(row), row.branches) for row in rows], length)
-    return batch
+
+def _places(row: Row) -> dict[str, np.ndarray]:
+    """Per token of one row: position, parent, ``segment`` (0 trunk, j the j-th branch from 1) and ``sees`` (how many of
+    the trunk's tokens)."""
+    index = np.arange(len(row))
+    segment, sees, position, parent = np.zeros_like(index), index + 1, index.copy(), np.maximum(index - 1, 0)
+    start = row.trunk
+    for j, (at, length) in enumerate(row.branches, 1):
+        own = slice(start, start + length)
+        segment[own], sees[own], position[own] = j, at, np.arange(at, at + length)
+        parent[start] = at - 1
+        start += length
+    return {"position": position, "segment": segment, "sees": sees, "parent": parent}
+
+
+def _groups(rows, places, lengths, starts) -> tuple[list[dict[str, torch.Tensor]], np.ndarray]:
+    """Rows of like length as padded blocks, and for every packed token its index in all blocks end to end.
+
+    A block has ``index`` (B, L): the packed token there (on padding the row's first, which nobody reads). If it has
+    branches it has ``segment`` (−1 on padding) and ``sees`` too.
+    """
+    groups, back, before = [], np.empty(lengths.sum(), dtype=np.int64), 0
+    for members in _alike(lengths):
+        shape = (len(members), lengths[members[-1]])
+        index, segment, sees = np.empty(shape, np.int64), np.full(shape, -1), np.zeros(shape, np.int64)
+        for b, row in enumerate(members):
+            count = lengths[row]
+            index[b] = starts[row]
+            index[b, :count] += np.arange(count)
+            segment[b, :count], sees[b, :count] = places[row]["segment"], places[row]["sees"]
+            back[starts[row] : starts[row] + count] = before + b * shape[1] + np.arange(count)
+        before += index.size
+        block = {"index": index}
+        if any(rows[row].branches for row in members):
+            block |= {"segment": segment, "sees": sees}
+        groups.append({name: torch.from_numpy(array) for name, array in block.items()})
+    return groups, back
+
+
+def _alike(lengths: np.ndarray) -> list[list[int]]:
+    """Row numbers by length, shortest first, in groups of like length."""
+    groups: list[list[int]] = []
+    for row in np.argsort(lengths, kind="stable"):
+        if not groups or lengths[row] > _SPREAD * lengths[groups[-1][0]]:
+            groups.append([])
+        groups[-1].append(int(row))
+    return groups

@@ -28,7 +28,8 @@ import torch
 from torch.utils.data import SequentialSampler
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from agentprm_core.training.packing import BatchPlan, Row, collate
+from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.packing import BatchPlan, Row, pack
 
 SCHEDULES = ("cosine", "linear", "constant")
 PRECISIONS = ("float32", "bfloat16")
@@ -41,7 +42,7 @@ class TrainSettings:
 
     learning_rate: float
     batch_tokens: int
-    """Padded tokens of one forward pass of one process."""
+    """Tokens of one forward pass of one process."""
     seed: int
     epochs: float | None = None
     steps: int | None = None
@@ -76,8 +77,8 @@ class Losses:
     """By name (sum, count): logged as the ratio of the sums since the last log."""
 
 
-Objective = Callable[[torch.nn.Module, dict[str, torch.Tensor]], Losses]
-Batches = list[dict[str, torch.Tensor]]
+Objective = Callable[[torch.nn.Module, dict], Losses]
+Batches = list[dict]
 
 
 class EpisodeTrainer(Trainer):
@@ -90,7 +91,6 @@ class EpisodeTrainer(Trainer):
         objective: Objective,
         settings: TrainSettings,
         scratch: Path,
-        pad: int,
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
         self.objective, self.settings, self.rows = objective, settings, rows
@@ -108,7 +108,7 @@ class EpisodeTrainer(Trainer):
             model,
             arguments,
             train_dataset=plan,
-            data_collator=lambda planned: collate([rows[i] for i in planned[0]], pad),
+            data_collator=lambda planned: pack([rows[i] for i in planned[0]]) | {"rows": torch.tensor(planned[0])},
             callbacks=list(callbacks),
         )
         self.model_accepts_loss_kwargs = True  # the loss is already averaged over the accumulated batches
@@ -156,36 +156,35 @@ def fit(trainer: EpisodeTrainer) -> dict:
     """Train to the end, from the last state in scratch if this very run left one. Returns what happened.
 
     Keys: ``steps``, ``rows``, ``loss`` (mean of the last logged stretch), ``curve`` (list of {step, loss, …}),
-    ``tokens`` (padded tokens read a process), ``padding`` (share of them), ``seconds`` and ``resumed_from`` (step).
+    ``tokens`` (read by all processes together), ``seconds`` and ``resumed_from`` (step).
     """
     scratch = Path(trainer.args.output_dir)
     state = resume_point(scratch, _digest(trainer))
     start = time.perf_counter()
-    trainer.train(resume_from_checkpoint=str(state) if state else None)
+    with packed_attention(trainer.model):
+        trainer.train(resume_from_checkpoint=str(state) if state else None)
     seconds = time.perf_counter() - start
     trainer.model.eval()
-    lengths = [[len(trainer.rows[i]) for i in batch] for batch in trainer.train_dataset]
-    tokens = sum(max(batch) * len(batch) for batch in lengths)
     curve = [{k: v for k, v in entry.items() if k != "epoch"} for entry in trainer.state.log_history if "loss" in entry]
     return {
         "steps": trainer.state.global_step,
         "rows": len(trainer.rows),
         "loss": curve[-1]["loss"],
         "curve": curve,
-        "tokens": tokens,
-        "padding": 1 - sum(map(sum, lengths)) / tokens,
+        "tokens": sum(len(trainer.rows[i]) for batch in trainer.train_dataset for i in batch),
         "seconds": seconds,
         "resumed_from": int(state.name.split("-")[1]) if state else 0,
     }
 
 
 def resume_point(scratch: Path, digest: str) -> Path | None:
-    """The newest whole state in ``scratch``, if the run of ``digest`` left it; another run's are removed."""
+    """The newest whole state in ``scratch``, if the run of ``digest`` left it; another run's scratch is
+    removed."""
     scratch.mkdir(parents=True, exist_ok=True)
     owner = scratch / _RUN
     if not owner.exists() or json.loads(owner.read_text())["digest"] != digest:
-        for state in scratch.glob("checkpoint-*"):
-            shutil.rmtree(state)
+        shutil.rmtree(scratch)
+        scratch.mkdir()
         owner.write_text(json.dumps({"digest": digest}) + "\n")
         return None
     # trainer_state.json is the last file of a state to be written

@@ -1,14 +1,15 @@
-"""A tree row says of every branch what the branch's own row says: log-probabilities, scores, losses, gradients."""
+"""A pack says of every row, and a tree of every branch, what a row of its own says: scores, losses, gradients."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import LlamaConfig, LlamaForCausalLM, LlamaForTokenClassification
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaForTokenClassification, MistralConfig, MistralForCausalLM
 
-from agentprm_core.training.packing import collate
-from agentprm_core.training.tree import branch_sums, model_inputs, token_log_probs, tree_mask, tree_row
+from agentprm_core.training.attention import forward, log_probs, packed_attention, tree_mask
+from agentprm_core.training.packing import pack
+from agentprm_core.training.tree import branch_sums, tree_row
 
 VOCABULARY = 23
 CONFIG = {
@@ -51,66 +52,76 @@ def gradient(model):
     return flat
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(trees(), min_size=1, max_size=3))
-def test_branch_log_probs_and_gradients_are_those_of_plain_rows(forest):
+def rows_of(tree):
+    """The trunk and each of its branches as plain rows, with where the part in question starts."""
+    trunk, branches = tree
+    return [(trunk, 1), *((trunk[:at] + continuation, at) for at, continuation in branches)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(trees(), min_size=1, max_size=4))
+def test_log_probs_and_gradients_are_those_of_plain_rows(forest):
     model = model_of(LlamaForCausalLM)
-    batch = collate([as_row(*tree) for tree in forest], pad=0)
-    together = []
-    if "segment" in batch:
-        log_probs = token_log_probs(model(**model_inputs(batch)).logits, batch)
-        sums = branch_sums(log_probs, batch)
-        together = [sums[b, j] for b, (_, branches) in enumerate(forest) for j in range(len(branches))]
-    alone = []
-    for trunk, branches in forest:
-        for at, continuation in branches:
-            ids = torch.tensor([trunk[:at] + continuation])
-            each = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
-            alone.append(each[range(at - 1, ids.shape[1] - 1), ids[0, at:]].sum())
-    assert len(together) == len(alone)
-    if alone:
-        torch.testing.assert_close(torch.stack(together), torch.stack(alone), atol=1e-5, rtol=1e-5)
-        # a preference-like loss, not linear in the sums and of order one
-        torch.nn.functional.softplus(torch.stack(together) / 10).mean().backward()
-        in_tree = gradient(model)
-        torch.nn.functional.softplus(torch.stack(alone) / 10).mean().backward()
-        torch.testing.assert_close(in_tree, gradient(model), atol=1e-5, rtol=0)
+    batch = pack([as_row(*tree) for tree in forest])
+    predicted = batch["position_ids"] > 0
+    with packed_attention(model):
+        each, _ = log_probs(model, batch, predicted)
+    branch = batch["branch"][predicted]
+    on_trunk, number = branch < 0, sum(len(branches) for _, branches in forest)
+    trunks = each.new_zeros(len(forest)).index_add(0, batch["row"][predicted][on_trunk], each[on_trunk])
+    together = torch.cat([trunks, branch_sums(each[~on_trunk], branch[~on_trunk], number)])
+
+    def alone(ids, start):
+        log_probs_LV = model(input_ids=torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+        return log_probs_LV[range(start - 1, len(ids) - 1), ids[start:]].sum()
+
+    plain = [[alone(*row) for row in rows_of(tree)] for tree in forest]
+    apart = torch.stack([*(rows[0] for rows in plain), *(branch for rows in plain for branch in rows[1:])])
+    torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-5)
+    # a preference-like loss, not linear in the sums and of order one
+    torch.nn.functional.softplus(together / 10).mean().backward()
+    in_pack = gradient(model)
+    torch.nn.functional.softplus(apart / 10).mean().backward()
+    torch.testing.assert_close(in_pack, gradient(model), atol=1e-5, rtol=0)
 
 
-@settings(max_examples=40, deadline=None)
-@given(trees(), trees())
-def test_scores_are_those_of_plain_rows_whatever_the_neighbours(first, second):
+@settings(max_examples=25, deadline=None)
+@given(st.lists(trees(), min_size=1, max_size=4))
+def test_scores_are_those_of_plain_rows_whatever_the_neighbours(forest):
     model = model_of(LlamaForTokenClassification, num_labels=1, classifier_dropout=0.0)
-    batch = collate([as_row(*first), as_row(*second)], pad=0)
-    scores = model(**model_inputs(batch)).logits[0, :, 0]
-    trunk, branches = first
-    torch.testing.assert_close(
-        scores[: len(trunk)], model(input_ids=torch.tensor([trunk])).logits[0, :, 0], atol=1e-5, rtol=1e-5
-    )
-    end = len(trunk)
-    for at, continuation in branches:
-        alone = model(input_ids=torch.tensor([trunk[:at] + continuation])).logits[0, at:, 0]
-        torch.testing.assert_close(scores[end : end + len(continuation)], alone, atol=1e-5, rtol=1e-5)
-        end += len(continuation)
+    with packed_attention(model):
+        packed = forward(model, pack([as_row(*tree) for tree in forest])).logits[0, :, 0]
+    plain = []
+    for tree in forest:
+        for i, (ids, start) in enumerate(rows_of(tree)):
+            plain.append(model(input_ids=torch.tensor([ids])).logits[0, start if i else 0 :, 0])
+    torch.testing.assert_close(packed, torch.cat(plain), atol=1e-5, rtol=1e-5)
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(trees(), min_size=1, max_size=3))
-def test_every_query_sees_itself(forest):
-    batch = collate([as_row(*tree) for tree in forest], pad=0)
-    if "segment" in batch:
-        mask = tree_mask(batch["segment"], batch["sees"])[:, 0]
-        assert mask.diagonal(dim1=1, dim2=2).all()
-        assert not mask.triu(1).any()
+@given(st.lists(trees(), min_size=1, max_size=4))
+def test_every_query_sees_itself_and_nothing_ahead(forest):
+    for block in pack([as_row(*tree) for tree in forest])["groups"]:
+        if "segment" in block:
+            mask = tree_mask(block["segment"], block["sees"])[:, 0]
+            assert mask.diagonal(dim1=1, dim2=2).all()
+            assert not mask.triu(1).any()
 
 
-def test_log_probs_of_a_row_without_branches_are_the_shifted_ones():
+def test_outside_the_block_the_model_reads_as_ever():
     model = model_of(LlamaForCausalLM)
-    batch = collate([as_row([3, 1, 4, 1, 5], []), as_row([2, 7], [])], pad=0)
-    assert set(batch) == {"input_ids", "weight"}
-    logits = model(**model_inputs(batch)).logits
-    expected = logits.log_softmax(-1)[0, :-1].gather(1, batch["input_ids"][0, 1:, None])[:, 0]
-    torch.testing.assert_close(token_log_probs(logits, batch)[0, 1:], expected)
+    ids = torch.tensor([[1, 2, 3]])
+    before = model(input_ids=ids).logits
+    with packed_attention(model), pytest.raises(TypeError, match="packed"):
+        model(input_ids=ids)
+    torch.testing.assert_close(model(input_ids=ids).logits, before)
+
+
+def test_a_sliding_window_is_refused():
+    config = MistralConfig(**CONFIG, sliding_window=4)
+    model = MistralForCausalLM(config)
+    with packed_attention(model), pytest.raises(ValueError, match="sliding window cannot be trained on packed"):
+        forward(model, pack([as_row([1, 2, 3], [])]))
 
 
 @pytest.mark.parametrize(("at", "tokens"), [(0, [1]), (4, [1]), (2, [])])

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row, train_sft
-from agentprm_core.training.packing import collate
+from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.packing import pack
 from tests.model import text_world
 
 SETTINGS = SftSettings(learning_rate=5e-3, batch_tokens=1024, seed=0, epochs=3)
@@ -21,7 +22,8 @@ def renderer():
 def test_loss_is_the_weighted_sum_of_each_tokens_surprise(renderer):
     model = text_world.small_model(renderer).eval()
     rows = [sft_row(episode, renderer, model, 0.25) for episode in text_world.episodes(3)]
-    total = sft_objective(model, collate(rows, renderer.tokenizer.pad_token_id)).total
+    with packed_attention(model):
+        total = sft_objective(model, pack(rows)).total
     slow = 0.0
     for episode in text_world.episodes(3):
         rendered = renderer.episode(episode.turns)
@@ -34,11 +36,11 @@ def test_loss_is_the_weighted_sum_of_each_tokens_surprise(renderer):
 
 def test_training_learns_to_act(renderer, tmp_path):
     model = text_world.small_model(renderer)
-    episodes = text_world.episodes(300, skill=1.0)
-    settings = dataclasses.replace(SETTINGS, epochs=15)
+    episodes = text_world.episodes(200, skill=1.0)
+    settings = dataclasses.replace(SETTINGS, epochs=12)
     _, metrics = train_sft(episodes, renderer, model, settings, tmp_path)
     assert metrics["curve"][-1]["action_loss"] < 0.5 * metrics["curve"][0]["action_loss"]
-    assert metrics["rows"] == 300
+    assert metrics["rows"] == 200
     assert metrics["resumed_from"] == 0
 
 

@@ -19,17 +19,33 @@ OBJECTS = ("mug", "plate", "book")
 CABINETS = 4
 
 
+def task(game: int) -> tuple[str, int]:
+    """What is looked for, and in which cabinet it is."""
+    world = random.Random(game)
+    return world.choice(OBJECTS), world.randint(1, CABINETS)
+
+
+def best(game: int, here: int) -> str:
+    """The right action in front of cabinet ``here`` (0: in the middle of the room)."""
+    target, place = task(game)
+    return f"take {target}" if here == place else f"go to cabinet {place}"
+
+
+def is_right(turn: Turn) -> bool:
+    game, here = map(int, turn.state_key.split(":"))
+    return turn.action == best(game, here)
+
+
 def play(game: int, seed: int, skill: float = 0.7, turns: int = 6) -> Episode:
     """One episode: with chance ``skill`` the next action is the right one, else a random admissible one."""
-    world, rng = random.Random(game), random.Random(f"{game}-{seed}")
-    target, place = world.choice(OBJECTS), world.randint(1, CABINETS)
+    rng = random.Random(f"{game}-{seed}")
+    target, place = task(game)
     cabinets = ", ".join(f"cabinet {n}" for n in range(1, CABINETS + 1))
     text = f"You see {cabinets}. The {target} is in cabinet {place}. Your task is to: take {target}."
     here, done, won = 0, [], False
     admissible = tuple(sorted([f"go to cabinet {n}" for n in range(1, CABINETS + 1)] + [f"take {o}" for o in OBJECTS]))
     while not won and len(done) < turns:
-        best = f"take {target}" if here == place else f"go to cabinet {place}"
-        action = best if rng.random() < skill else rng.choice(admissible)
+        action = best(game, here) if rng.random() < skill else rng.choice(admissible)
         done.append(Turn(text, action, admissible, True, f"{game}:{here}"))
         if action.startswith("go to"):
             here = int(action[-1])

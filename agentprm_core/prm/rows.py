@@ -1,0 +1,75 @@
+"""Labelled episodes to training rows: the score is read at each action's end mark, on the trunk and on branches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentprm_core.policy.prompt import Renderer
+from agentprm_core.training.packing import Row
+from agentprm_core.training.tree import tree_row
+from agentprm_core.types import Episode
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Another action at the state of a turn, and what it is worth."""
+
+    turn: int
+    action: str
+    q: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """An episode with the worth of its own actions and of others tried at its states."""
+
+    episode: Episode
+    q: np.ndarray
+    """T values in [0, 1]; NaN where the turn has no label."""
+    tried: Sequence[Tried] = ()
+
+
+def action_tokens(renderer: Renderer, action: str, reason: str = "") -> tuple[int, ...]:
+    """Tokens of an action up to its end mark, where it is scored."""
+    return (*renderer.action_text(action, reason), renderer.stop_token)
+
+
+def prm_row(labelled: Labelled, renderer: Renderer) -> Row:
+    """Columns: ``weight`` (1 where a score is read), ``q``, ``state`` (turn + 1 there), ``observation`` (1 on tokens
+    the world wrote, but for the very first).
+
+    Raises:
+        ValueError: labels outside [0, 1] or not one a turn; names the episode.
+    """
+    episode, q_T = labelled.episode, np.asarray(labelled.q, dtype=np.float32)
+    worth = np.concatenate([q_T[~np.isnan(q_T)], [tried.q for tried in labelled.tried]])
+    if len(q_T) != len(episode.turns) or (worth < 0).any() or (worth > 1).any():
+        raise ValueError(
+            f"episode {episode.index} of {episode.game_id}: {len(q_T)} labels for {len(episode.turns)} turns, "
+            f"between {worth.min(initial=0)} and {worth.max(initial=0)}; they must be one a turn, in [0, 1]"
+        )
+    rendered = renderer.episode(episode.turns)
+    columns = _empty(len(rendered.input_ids))
+    columns["observation"][1:] = ~np.array(rendered.is_action[1:])
+    for turn, (end, q) in enumerate(zip(rendered.action_ends, q_T)):
+        if not np.isnan(q):
+            _mark(columns, end, turn, q)
+    branches = []
+    for tried in labelled.tried:
+        tokens = action_tokens(renderer, tried.action, tried.reason)
+        own = _empty(len(tokens))
+        _mark(own, -1, tried.turn, tried.q)
+        branches.append((rendered.action_starts[tried.turn], tokens, own))
+    return tree_row(rendered.input_ids, columns, branches)
+
+
+def _empty(tokens: int) -> dict[str, np.ndarray]:
+    return {name: np.zeros(tokens, np.float32) for name in ("weight", "q", "state", "observation")}
+
+
+def _mark(columns: dict[str, np.ndarray], at: int, turn: int, q: float) -> None:
+    columns["weight"][at], columns["q"][at], columns["state"][at] = 1.0, q, turn + 1

@@ -1,0 +1,55 @@
+"""Scores of a process reward model: of every action of whole episodes, and of other actions at their states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from agentprm_core.policy.prompt import Renderer
+from agentprm_core.prm.rows import Labelled, Tried, prm_row
+from agentprm_core.training.attention import forward, packed_attention, to_device
+from agentprm_core.training.packing import Row, cut, pack
+from agentprm_core.types import Episode
+
+
+def score_episodes(
+    prm: PreTrainedModel, renderer: Renderer, episodes: Sequence[Episode], batch_tokens: int
+) -> list[np.ndarray]:
+    """Q_φ in (0, 1) of each episode's T actions, float32. ``batch_tokens``: tokens a forward pass."""
+    rows = [prm_row(Labelled(episode, np.zeros(len(episode.turns))), renderer) for episode in episodes]
+    return score_rows(prm, rows, batch_tokens)
+
+
+def score_actions(
+    prm: PreTrainedModel,
+    renderer: Renderer,
+    episodes: Sequence[Episode],
+    actions: Sequence[Sequence[tuple[int, str]]],
+    batch_tokens: int,
+) -> list[np.ndarray]:
+    """Q_φ in (0, 1) of ``(turn, action)`` tried at each episode's states, in their order: one tree an episode."""
+    rows = []
+    for episode, tried in zip(episodes, actions, strict=True):
+        unlabelled = np.full(len(episode.turns), np.nan)
+        rows.append(prm_row(Labelled(episode, unlabelled, [Tried(turn, text, 0.0) for turn, text in tried]), renderer))
+    return score_rows(prm, rows, batch_tokens)
+
+
+@torch.inference_mode()
+def score_rows(prm: PreTrainedModel, rows: Sequence[Row], batch_tokens: int) -> list[np.ndarray]:
+    """Q_φ at each row's tokens of weight > 0, in their order."""
+    training = prm.training
+    prm.eval()
+    scores: list[np.ndarray] = []
+    with packed_attention(prm):
+        for numbers in cut(range(len(rows)), [len(row) for row in rows], batch_tokens):
+            batch = to_device(pack([rows[i] for i in numbers]), prm.device)
+            scored_N = batch["weight"] > 0
+            q_M = forward(prm, batch).logits[0, scored_N, 0].float().sigmoid()
+            counts = torch.bincount(batch["row"][scored_N], minlength=len(numbers))
+            scores += [q.cpu().numpy() for q in q_M.split(counts.tolist())]
+    prm.train(training)
+    return scores

@@ -1,0 +1,104 @@
+"""Training a process reward model: whole episodes in one pass, the score read at each action's end mark.
+
+A turn costs its own tokens, not those of its whole history: twenty turns of an episode are one row, not twenty
+(``python -m benchmarks.training``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from agentprm_core.policy.prompt import Renderer
+from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
+from agentprm_core.prm.promise_progress import PromiseProgressTrainer
+from agentprm_core.prm.rows import Labelled, prm_row
+from agentprm_core.prm.score import score_episodes
+from agentprm_core.prm.validation import validate
+from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings, fit
+
+LOSSES = ("bce", "relative", "promise_progress")
+
+
+@dataclass(frozen=True)
+class PrmSettings(TrainSettings):
+    loss: str = "bce"
+    """``bce``: soft cross-entropy with the labels (paper A). ``relative``: Bradley-Terry over actions tried at one
+    state (paper A). ``promise_progress``: L_Q + β L_A with GAE targets from the model itself (paper B)."""
+    observation_weight: float = 0.0
+    """Loss of predicting a token of an observation, beside 1 for the score of an action."""
+    margin: float = 0.03
+    """``relative``: the least difference of Q̂ that makes a pair."""
+    beta: float = 1.0
+    """``promise_progress``: weight of the progress loss L_A; 0 gives a value model without dependency (PVM)."""
+    gamma: float = 1.0
+    """``promise_progress``: discount of the targets."""
+    lam: float = 0.95
+    """``promise_progress``: λ of the generalised advantage."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss: {self.loss!r} is not one of {', '.join(LOSSES)}")
+
+
+def train_prm(
+    labelled: Iterable[Labelled],
+    renderer: Renderer,
+    prm: PreTrainedModel,
+    settings: PrmSettings,
+    scratch: Path,
+    held_out: Sequence[Labelled] = (),
+) -> tuple[PreTrainedModel, dict]:
+    """Train ``prm`` (:func:`agentprm_core.prm.model.new_prm`, or one to go on with) in place.
+
+    Args:
+        labelled: episodes with their labels, of training games.
+        held_out: labelled episodes of other games, to validate on.
+
+    Returns:
+        The model, and the metrics of :func:`agentprm_core.training.trainer.fit`; with ``held_out`` also
+        ``validation``, see :func:`agentprm_core.prm.validation.validate`.
+
+    Raises:
+        ValueError: nothing to train on, bad labels, a game on both sides, no two actions that differ (``relative``),
+            an observation loss where the embedding is not also the output (from-scratch models share them).
+    """
+    labelled = list(labelled)
+    shared = {item.episode.game_id for item in labelled} & {item.episode.game_id for item in held_out}
+    if shared:
+        raise ValueError(f"{len(shared)} games are in both training and validation: {', '.join(sorted(shared)[:3])} …")
+    if settings.observation_weight and not prm.config.tie_word_embeddings:
+        raise ValueError("observation_weight needs a model whose embedding is also its output (tie_word_embeddings)")
+    trainer = _trainer(labelled, renderer, prm, settings, scratch)
+    metrics = fit(trainer)
+    if held_out:
+        metrics["validation"] = validate_prm(prm, renderer, held_out, settings.batch_tokens)
+    return prm, metrics
+
+
+def validate_prm(prm: PreTrainedModel, renderer: Renderer, held_out: Sequence[Labelled], batch_tokens: int) -> dict:
+    """:func:`agentprm_core.prm.validation.validate` over all labelled turns of ``held_out``."""
+    score_N = np.concatenate(score_episodes(prm, renderer, [item.episode for item in held_out], batch_tokens))
+    q_N = np.concatenate([item.q for item in held_out])
+    won_N = np.concatenate([np.full(len(item.q), item.episode.won) for item in held_out])
+    known_N = ~np.isnan(q_N)
+    return validate(score_N[known_N], q_N[known_N], won_N[known_N])
+
+
+def _trainer(labelled, renderer, prm, settings, scratch) -> EpisodeTrainer:
+    rows = [prm_row(item, renderer) for item in labelled]
+    if settings.loss == "promise_progress":
+        return PromiseProgressTrainer(prm, rows, [item.episode.won for item in labelled], settings, scratch)
+    loss = soft_bce
+    if settings.loss == "relative":
+        loss = partial(relative, margin=settings.margin)
+        rows = [paired for row in rows if (paired := pair_weights(row, settings.margin))]
+        if not rows:
+            raise ValueError(f"no state has two actions whose labels differ by more than {settings.margin}")
+    return EpisodeTrainer(prm, rows, prm_objective(loss, settings.observation_weight), settings, scratch)

@@ -1,0 +1,219 @@
+"""The process reward model: losses against slow sums, scores against plain rows, learning, validation, bad input."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from agentprm_core.credit.gae import gae_targets
+from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
+from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.promise_progress import PromiseProgressTrainer
+from agentprm_core.prm.rows import Labelled, Tried, prm_row
+from agentprm_core.prm.score import score_actions, score_episodes
+from agentprm_core.prm.train import PrmSettings, train_prm
+from agentprm_core.prm.validation import auc, validate
+from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.packing import pack
+from tests.model import text_world
+
+SETTINGS = PrmSettings(learning_rate=5e-3, batch_tokens=1024, seed=0, epochs=2)
+
+
+@pytest.fixture(scope="module")
+def renderer():
+    return text_world.renderer()
+
+
+@pytest.fixture
+def prm(renderer):
+    """A PRM whose scores vary."""
+    model = new_prm(text_world.small_model(renderer, seed=1))
+    torch.manual_seed(2)
+    torch.nn.init.normal_(model.score.weight, std=1.0)
+    return model.eval()
+
+
+def labels(episode):
+    """How soon the episode was won: what a perfect model of these returns would say."""
+    return np.array([0.9 ** (len(episode.turns) - 1 - t) * episode.won for t in range(len(episode.turns))])
+
+
+def labelled(games, each=1, skill=0.5, first_game=0):
+    return [Labelled(e, labels(e)) for e in text_world.episodes(games, each, skill, first_game)]
+
+
+def plain_score(prm, renderer, turns, action):
+    """The logit of one (state, action) as a row of its own."""
+    ids = renderer.episode([*turns[:-1], dataclasses.replace(turns[-1], action=action)]).input_ids
+    return prm(input_ids=torch.tensor([ids])).logits[0, -1, 0]
+
+
+def test_starts_at_one_half_and_leaves_the_policy_alone(renderer):
+    policy = text_world.small_model(renderer)
+    before = {k: v.clone() for k, v in policy.state_dict().items()}
+    model = new_prm(policy)
+    scores = score_episodes(model, renderer, text_world.episodes(2), 512)
+    assert all((s == 0.5).all() for s in scores)
+    assert all(torch.equal(before[k], v) for k, v in policy.state_dict().items())
+
+
+def test_bce_over_whole_episodes_is_the_mean_over_plain_rows_with_the_same_gradient(prm, renderer):
+    items = [dataclasses.replace(item, tried=[Tried(0, "take mug", 0.25)]) for item in labelled(3)]
+    batch = pack([prm_row(item, renderer) for item in items])
+    with packed_attention(prm):
+        total = prm_objective(soft_bce, 0.0)(prm, batch).total / batch["weight"].sum()
+    total.backward()
+    in_tree = torch.cat([p.grad.flatten() for p in prm.parameters()])
+    prm.zero_grad()
+    losses = []
+    for item in items:
+        turns = item.episode.turns
+        rows = [(turns[: t + 1], turn.action, q) for t, (turn, q) in enumerate(zip(turns, item.q))]
+        for history, action, q in [*rows, (turns[:1], "take mug", 0.25)]:
+            logit = plain_score(prm, renderer, history, action)
+            losses.append(torch.nn.functional.binary_cross_entropy_with_logits(logit, torch.tensor(float(q))))
+    alone = torch.stack(losses).mean()
+    alone.backward()
+    torch.testing.assert_close(total, alone, atol=1e-5, rtol=0)
+    torch.testing.assert_close(in_tree, torch.cat([p.grad.flatten() for p in prm.parameters()]), atol=1e-5, rtol=0)
+
+
+def test_scores_of_episodes_and_of_other_actions_are_those_of_plain_rows(prm, renderer):
+    episodes = text_world.episodes(4, skill=0.3)
+    scores = score_episodes(prm, renderer, episodes, batch_tokens=150)
+    tried = score_actions(prm, renderer, episodes, [[(0, "take mug"), (0, "go to cabinet 2")]] * 4, 150)
+    for episode, own, others in zip(episodes, scores, tried):
+        turns = episode.turns
+        expected = [plain_score(prm, renderer, turns[: t + 1], turn.action) for t, turn in enumerate(turns)]
+        np.testing.assert_allclose(own, torch.stack(expected).sigmoid().detach(), atol=1e-5)
+        first = [plain_score(prm, renderer, turns[:1], action) for action in ("take mug", "go to cabinet 2")]
+        np.testing.assert_allclose(others, torch.stack(first).sigmoid().detach(), atol=1e-5)
+
+
+def test_relative_loss_is_the_mean_over_pairs(prm, renderer):
+    episode = text_world.play(0, 0)
+    tried = [Tried(0, "take mug", 0.1), Tried(0, "take book", 0.12), Tried(0, "go to cabinet 3", 0.9)]
+    item = Labelled(episode, np.full(len(episode.turns), np.nan), tried)
+    batch = pack([pair_weights(prm_row(item, renderer), margin=0.05)] * 2)
+    with packed_attention(prm):
+        losses = prm_objective(lambda logit, batch: relative(logit, batch, 0.05), 0.0)(prm, batch)
+    low, also_low, high = (plain_score(prm, renderer, episode.turns[:1], t.action) for t in tried)
+    expected = torch.nn.functional.softplus(low - high) + torch.nn.functional.softplus(also_low - high)
+    assert batch["weight"].sum() == 4
+    torch.testing.assert_close(losses.total, 2 * expected, atol=1e-5, rtol=1e-5)
+
+
+def test_promise_and_progress_against_a_double_loop(prm, renderer, tmp_path):
+    items = labelled(3)
+    rows = [prm_row(item, renderer) for item in items]
+    settings = dataclasses.replace(SETTINGS, loss="promise_progress", beta=0.5, gamma=0.9, lam=0.8)
+    trainer = PromiseProgressTrainer(prm, rows, [i.episode.won for i in items], settings, tmp_path)
+    (batch,) = trainer.step_batches(iter([pack(rows) | {"rows": torch.arange(3)}]), 1)
+    with packed_attention(prm):
+        total = trainer.objective(prm.eval(), batch).total
+    expected = 0.0
+    for item, m in zip(items, score_episodes(prm, renderer, [i.episode for i in items], 999)):
+        targets = gae_targets(
+            torch.tensor(m)[None], torch.tensor([len(m)]), torch.tensor([float(item.episode.won)]), gamma=0.9, lam=0.8
+        )
+        for t in range(len(m)):
+            progress = m[t] - (m[t - 1] if t else 0.0) - targets.advantage_BT[0, t].item()
+            expected += 0.5 * (m[t] - targets.q_BT[0, t].item()) ** 2 + 0.5 * progress**2
+    assert total.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_learns_which_actions_are_right_on_other_games(renderer, tmp_path):
+    def right(item):
+        return dataclasses.replace(item, q=np.array([float(text_world.is_right(t)) for t in item.episode.turns]))
+
+    settings = dataclasses.replace(SETTINGS, epochs=6, observation_weight=0.2)
+    held_out = [right(item) for item in labelled(60, skill=0.3, first_game=900)]
+    train = [right(item) for item in labelled(200, skill=0.3)]
+    _, metrics = train_prm(train, renderer, new_prm(text_world.small_model(renderer)), settings, tmp_path, held_out)
+    assert metrics["curve"][-1]["prm_loss"] < metrics["curve"][0]["prm_loss"]
+    assert metrics["validation"]["correlation"] > 0.1
+    assert metrics["validation"]["loss"] < metrics["validation"]["loss_of_mean"]
+
+
+def test_promise_and_progress_learns_from_outcomes_alone(renderer, tmp_path):
+    settings = dataclasses.replace(SETTINGS, loss="promise_progress", epochs=4)
+    model = new_prm(text_world.small_model(renderer))
+    _, metrics = train_prm(labelled(150, skill=0.3), renderer, model, settings, tmp_path)
+    assert metrics["curve"][-1]["prm_loss"] < 0.9 * metrics["curve"][0]["prm_loss"]
+    assert len(list(tmp_path.glob("scores-*.npy"))) == 4
+
+
+def test_learns_from_pairs_which_action_is_better_on_other_games(renderer, tmp_path):
+    def pair(item):
+        return dataclasses.replace(item, tried=[Tried(0, item.episode.turns[0].action, 0.9), Tried(0, "take mug", 0.1)])
+
+    settings = dataclasses.replace(SETTINGS, loss="relative", epochs=4)
+    items = [pair(item) for item in labelled(120, skill=1.0)]
+    model, _ = train_prm(items, renderer, new_prm(text_world.small_model(renderer)), settings, tmp_path)
+    fresh = text_world.episodes(40, skill=1.0, first_game=500)
+    good = score_episodes(model, renderer, fresh, 2048)
+    bad = score_actions(model, renderer, fresh, [[(0, "take mug")]] * 40, 2048)
+    assert np.mean([g[0] > b[0] for g, b in zip(good, bad)]) > 0.9
+
+
+def test_predicting_observations_beside_scoring(renderer, tmp_path):
+    settings = dataclasses.replace(SETTINGS, observation_weight=0.1, epochs=4)
+    _, metrics = train_prm(labelled(100), renderer, new_prm(text_world.small_model(renderer)), settings, tmp_path)
+    assert metrics["curve"][-1]["observation_loss"] < metrics["curve"][0]["observation_loss"]
+
+
+def test_validation_on_other_games(renderer, tmp_path):
+    _, metrics = train_prm(
+        labelled(60),
+        renderer,
+        new_prm(text_world.small_model(renderer)),
+        SETTINGS,
+        tmp_path,
+        held_out=labelled(20, first_game=900),
+    )
+    assert metrics["validation"]["actions"] == sum(len(i.q) for i in labelled(20, first_game=900))
+    assert 0 <= metrics["validation"]["ece"] <= 1
+
+
+def test_a_game_on_both_sides_is_refused(renderer, tmp_path):
+    with pytest.raises(ValueError, match=r"1 games are in both training and validation: game-0002"):
+        train_prm(
+            labelled(3),
+            renderer,
+            new_prm(text_world.small_model(renderer)),
+            SETTINGS,
+            tmp_path,
+            held_out=labelled(2, first_game=2),
+        )
+
+
+def test_validation_figures_by_hand():
+    score = np.array([0.2, 0.4, 0.9, 0.95])
+    q = np.array([0.0, 1.0, 1.0, 1.0])
+    won = np.array([False, True, False, True])
+    figures = validate(score, q, won)
+    assert figures["loss"] == pytest.approx(-np.log([0.8, 0.4, 0.9, 0.95]).mean())
+    assert figures["auc"] == pytest.approx(0.75)
+    assert figures["ece"] == pytest.approx((0.2 + 0.6 + 2 * 0.075) / 4)
+    assert [b["count"] for b in figures["calibration"]] == [1, 1, 2]
+
+
+def test_auc_counts_ties_half():
+    assert auc(np.array([0.5, 0.5]), np.array([True, False])) == 0.5
+    assert auc(np.array([0.5, 0.7]), np.array([True, True])) is None
+
+
+@pytest.mark.parametrize("q", [[0.5], [0.5] * 5 + [1.2], [-0.1] + [0.5] * 5])
+def test_bad_labels_name_the_episode(renderer, q):
+    episode = dataclasses.replace(text_world.play(3, 1, skill=0.0))
+    assert len(episode.turns) == 6
+    with pytest.raises(ValueError, match=r"episode 1 of game-0003: \d labels for 6 turns"):
+        prm_row(Labelled(episode, np.array(q)), renderer)
+
+
+def test_nothing_to_rank(renderer, tmp_path):
+    settings = dataclasses.replace(SETTINGS, loss="relative")
+    with pytest.raises(ValueError, match=r"no state has two actions whose labels differ by more than 0\.03"):
+        train_prm(labelled(3), renderer, new_prm(text_world.small_model(renderer)), settings, tmp_path)
