@@ -113,9 +113,8 @@ def floor_plans(split: str, room: str) -> list[int]:
 
 def _generate(index: int, seed: int, split: str, world: World) -> Game:
     places = _places(split)
-    task_type, room = random.Random(f"{split}/{seed}/{index}").choices(list(places), [TASK_MIX[key] for key in places])[
-        0
-    ]
+    shares = [TASK_MIX[place] for place in places]
+    task_type, room = random.Random(f"{split}/{seed}/{index}").choices(list(places), shares)[0]
     for attempt in range(_ATTEMPTS):
         rng = random.Random(f"{split}/{seed}/{index}/{attempt}")
         game = _draw(rng, split, task_type, rng.choice(places[task_type, room]))
