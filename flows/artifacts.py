@@ -8,16 +8,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
+import pyarrow as pa
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
+from agentprm_core.datasets import read_table
+from agentprm_core.evaluate import OUTCOMES
 from flows.dvc_join import StageRun
 from flows.graph import Stage
-from flows.summary import ITERATIONS
+from tasks import layout
 from tasks.clock import read_timing
 from tasks.gates import GATES
+from tasks.reports import iteration_report
+from tasks.stage import read_json
 from tasks.tracking import RUNS, tracking_uri
+
+_ITERATION_COLUMNS = ("method", "iteration", "split", "decoding", "games", "success", "ci_low", "ci_high")
+_ITERATION_COLUMNS += ("mean_actions", "seconds")
 
 
 def publish_gates(page: str, stages: Sequence[Stage]) -> None:
@@ -86,11 +93,26 @@ def mlflow_ui_url() -> str:
     return os.environ.get("MLFLOW_UI_URL", "http://127.0.0.1:5000")
 
 
-def publish_report(page: str, path: Path) -> None:
-    """``PAGE-report``: the report that a stage wrote, as it is."""
-    create_markdown_artifact(key=f"{page}-report", markdown=path.read_text())
+def publish_report(number: int, stages: Sequence[Stage]) -> None:
+    """``iteration-1-report``: the success of the iteration's policy and the figures of its ``stages``, as Markdown.
+
+    Compared with the iteration before where that is evaluated. An iteration that is not evaluated has no report.
+    """
+    evaluated = [layout.outcomes(i) for i in (number - 1, number) if layout.outcomes(i).exists()]
+    if layout.outcomes(number) not in evaluated:
+        return
+    from tasks.compare import compared  # brings torch, and only here
+
+    timings = [read_timing(stage.name) for stage in stages]
+    seconds = None if None in timings else sum(timing["seconds"] for timing in timings)
+    rows = compared(pa.concat_tables(read_table(path, OUTCOMES) for path in evaluated))
+    slugs = [stage.name.replace("@", "-") for stage in stages]
+    figures = {slug: read_json(path) for slug in slugs if (path := layout.metrics(slug)).exists()}
+    text = iteration_report(number, [{**row, "seconds": seconds} for row in rows], figures)
+    create_markdown_artifact(key=f"iteration-{number}-report", markdown=text)
 
 
 def publish_iterations_table() -> None:
     """``campaign-iterations``: success of every policy, with its interval."""
-    create_table_artifact(key="campaign-iterations", table=json.loads(ITERATIONS.read_text()))
+    rows = [{name: row[name] for name in _ITERATION_COLUMNS} for row in read_json(layout.ITERATIONS)]
+    create_table_artifact(key="campaign-iterations", table=rows, description="Success by iteration, 95 % intervals")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.artifacts import publish_gates, publish_mlflow_link
+from flows.artifacts import publish_gates, publish_mlflow_link, publish_report
 from flows.dvc_join import StageRun, run_stage
 from flows.graph import Stage, read_graph, with_needs
 
@@ -44,6 +44,7 @@ def iteration(number: int, retries: int = 0, only: list[str] | None = None) -> l
     page = f"iteration-{number}"
     stages = with_needs(read_graph(Path.cwd()), number)
     runs = run_stages(page, [stage for stage in stages if only is None or stage.name in only], retries)
+    publish_report(number, [stage for stage in stages if stage.iteration == number])
     publish_mlflow_link(page, f"iteration/{number}")
     return runs
 
