@@ -11,6 +11,11 @@ from agentprm_core.envs.alfworld.reach import Reach
 from agentprm_core.envs.base import UnsupportedGame
 from agentprm_core.types import Game
 
+MOST_COMPILED = 8192
+"""Compiled games a process keeps; the whole published set is 3,828. The oldest goes first."""
+
+_COMPILED: dict[Game, CompiledGame] = {}
+
 _PROPERTIES = ("clean", "hot", "cool", "toggled", "sliced")
 _AFFORDANCES = ("pickupable", "cleanable", "heatable", "coolable", "toggleable", "sliceable")
 
@@ -21,6 +26,22 @@ def compile_game(game: Game) -> CompiledGame:
         return _compile(game)
     except PddlError as error:
         raise UnsupportedGame(f"{game.id}: {error}") from error
+
+
+def compiled_game(game: Game) -> CompiledGame:
+    """The compiled form of ``game``, compiled at most once in this process while it is among the latest used."""
+    compiled = _COMPILED.get(game)
+    if compiled is None:
+        compiled = compile_game(game)
+        remember(game, compiled)
+    return compiled
+
+
+def remember(game: Game, compiled: CompiledGame) -> None:
+    """Let worlds of this process find ``compiled`` when they are reset to ``game``."""
+    if len(_COMPILED) >= MOST_COMPILED:
+        del _COMPILED[next(iter(_COMPILED))]
+    _COMPILED[game] = compiled
 
 
 def _compile(game: Game) -> CompiledGame:

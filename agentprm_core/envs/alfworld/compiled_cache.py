@@ -14,9 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from agentprm_core.datasets import read_table, write_table
-from agentprm_core.envs.alfworld.compile import compile_game
+from agentprm_core.envs.alfworld.compile import compile_game, remember
 from agentprm_core.envs.alfworld.compiled import CompiledGame, from_record, game_digest, to_record
-from agentprm_core.envs.alfworld.engine import remember
 from agentprm_core.types import Game
 
 _SCHEMA = pa.schema([("game_id", pa.string()), ("compiled", pa.string())])
