@@ -8,7 +8,7 @@ each play is the policy's own.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -28,7 +28,8 @@ BRANCHES = pa.schema(
         ("length", pa.int32()),
     ]
 )
-"""One row a play, sorted by game, episode, turn, action, continuation: after ``action`` at the state of that turn the
+"""One row a play, sorted by game, episode, turn, action, continuation
+(:func:`agentprm_core.credit.branching.branch_values` sums them up): after ``action`` at the state of that turn the
 policy played ``length`` more turns."""
 
 
@@ -96,18 +97,6 @@ def play_branches(
     ends = {episode.index: episode for episode in played}
     rows = [(*name, ends[i].won, ends[i].length - name[2] - 1) for i, name in enumerate(names)]
     return pa.table({field.name: [row[i] for row in rows] for i, field in enumerate(BRANCHES)}, schema=BRANCHES)
-
-
-def by_action(branches: pa.Table) -> Iterator[tuple[tuple[str, int, int, str], list[bool], list[int]]]:
-    """((game, episode, turn, action), outcomes, lengths) of each action tried, in the table's order."""
-    groups: dict[tuple[str, int, int, str], tuple[list[bool], list[int]]] = {}
-    for row in branches.to_pylist():
-        key = (row["game_id"], row["episode"], row["turn"], row["action"])
-        won, length = groups.setdefault(key, ([], []))
-        won.append(row["won"])
-        length.append(row["length"])
-    for key, (won, length) in groups.items():
-        yield key, won, length
 
 
 def _sit(sampler: Sampler, point: Point, draws: int, seed: int) -> int:

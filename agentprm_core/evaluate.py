@@ -30,10 +30,12 @@ OUTCOMES = pa.schema(
         ("actions", pa.int32()),
         ("inadmissible", pa.int32()),
         ("truncated", pa.bool_()),
+        ("score", pa.float32()),
         ("policy", pa.string()),
     ]
 )
-"""One row a game and way of playing, sorted by split, decoding, game. ``policy`` is the checkpoint's digest."""
+"""One row a game and way of playing, sorted by split, decoding, game. ``policy`` is the checkpoint's digest.
+``score`` is the mean Q_φ of the episode's actions under the PRM that goes with the policy; null where there is none."""
 
 KEY = ("iteration", "method", "split", "decoding", "constrained", "seed")
 """What one row of the iterations' table stands for."""
@@ -100,8 +102,12 @@ def outcomes_table(
     constrained: bool,
     seed: int,
     policy: str,
+    scores: Mapping[str, float] | None = None,
 ) -> pa.Table:
-    """Rows of :data:`OUTCOMES`, one an episode, sorted by game. Raises ValueError unless each game was played once."""
+    """Rows of :data:`OUTCOMES`, one an episode, sorted by game. ``scores``: {game: score}.
+
+    Raises ValueError unless each game was played once.
+    """
     task_type = {game.id: game.task_type for game in games}
     played = sorted(episodes, key=lambda episode: episode.game_id)
     if [episode.game_id for episode in played] != sorted(task_type):
@@ -113,6 +119,7 @@ def outcomes_table(
         "actions": [e.length for e in played],
         "inadmissible": [sum(not turn.valid for turn in e.turns) for e in played],
         "truncated": [e.truncated for e in played],
+        "score": [scores[e.game_id] if scores is not None else None for e in played],
     }
     constants = {
         "iteration": iteration, "method": method, "split": split, "decoding": decoding,
@@ -126,8 +133,8 @@ def summary(outcomes: pa.Table) -> list[dict]:
     """One row of the iterations' table for each way of playing: :data:`KEY`, then
 
     ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_actions`` (lost games count their turn limit),
-    ``inadmissible`` (share of all actions), ``truncated`` (share of games) and ``by_task_type``
-    ({type: {games, success}}). Sorted by :data:`KEY`.
+    ``inadmissible`` (share of all actions), ``truncated`` (share of games), ``score``
+    (mean, or None) and ``by_task_type`` ({type: {games, success}}). Sorted by :data:`KEY`.
     """
     groups: dict[tuple, list[dict]] = {}
     for row in outcomes.to_pylist():
@@ -147,6 +154,7 @@ def _measure(rows: list[dict]) -> dict:
         "mean_actions": actions / len(rows),
         "inadmissible": sum(row["inadmissible"] for row in rows) / actions,
         "truncated": float(np.mean([row["truncated"] for row in rows])),
+        "score": None if rows[0]["score"] is None else float(np.mean([row["score"] for row in rows])),
         "by_task_type": {
             kind: {"games": len(of_kind), "success": float(np.mean(of_kind))}
             for kind in TASK_TYPES

@@ -103,10 +103,11 @@ def _validate(stage: str, checks: Sequence[Check]) -> list[Result]:
 
 def _add_docs(context, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+    context.delete_data_docs_site("local_site")  # a second copy, in a temporary folder
     store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
     index = {"class_name": "DefaultSiteIndexBuilder"}
     context.add_data_docs_site(
-        "local", {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
+        "gates", {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
     )
 
 

@@ -48,8 +48,8 @@ def _of_this_policy(rollouts: pa.Table, stage: Stage) -> None:
     others = sorted(set(pc.unique(rollouts["policy"]).to_pylist()) - {digest})
     if others:
         raise StageError(
-            f"{layout.episodes(stage.iteration)}: rollouts of another policy ({', '.join(others)}); {source} is {digest}. "
-            f"Play them again: dvc repro rollout@{stage.iteration}"
+            f"{layout.episodes(stage.iteration)}: rollouts of another policy ({', '.join(others)}); "
+            f"{source} is {digest}. Play them again: dvc repro rollout@{stage.iteration}"
         )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 DATA = Path("data")
 SPLITS = ("train", "seen", "unseen")
 METRICS, PLOTS, REPORTS = DATA / "metrics", DATA / "plots", DATA / "reports"
+ITERATIONS = METRICS / "iterations.json"
 DEMOS = DATA / "demos" / "demos.parquet"
 
 
@@ -49,4 +50,10 @@ def outcomes(iteration: int) -> Path:
 
 
 def metrics(slug: str) -> Path:
-    return METRICS / f"{slug}.json"
+    """All figures of a stage, ``rollout-1``."""
+    return METRICS / "stages" / f"{slug}.json"
+
+
+def headline(iteration: int) -> Path:
+    """What ``dvc metrics show`` lays side by side: a policy's success."""
+    return METRICS / f"evaluate-{iteration}.json"

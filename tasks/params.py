@@ -159,6 +159,7 @@ class Evaluate(Section):
     constrained: bool
     n: Annotated[int, Field(ge=2, strict=True)]
     """Of Best-of-N."""
+    slots: Count
     published_root: str | None
     """A published tree whose ``published_split`` is evaluated too; null for none."""
     published_split: str
@@ -194,6 +195,11 @@ class Params(Section):
     compare: Compare
     iterations: Annotated[dict[str, Iteration], Field(min_length=1)]
     policies: dict[str, Evaluated]
+
+    @property
+    def method(self) -> str:
+        """The name of this campaign in tables of several: how the policy learns."""
+        return "rft" if self.policy.method == "rft" else "agentprm"
 
 
 def load_params(path: Path = PARAMS) -> Params:

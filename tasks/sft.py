@@ -14,6 +14,7 @@ from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import EPISODES, Episode
 from tasks import layout
 from tasks.compute import training_settings, use
+from tasks.lineage import parents
 from tasks.params import Model, Params
 from tasks.stage import Stage, run_stage, write_json
 
@@ -35,7 +36,7 @@ def work(stage: Stage) -> None:
     write_json(curve, layout.PLOTS / "sft.json")
     stage.report_training({**metrics, "parameters": model.num_parameters(), "vocabulary": len(policy.tokenizer)}, curve)
     with stage.tracking():
-        stage.tracker.register_policy(layout.policy(0), digest, parents={"source": stage.params.model.source})
+        stage.tracker.register_policy(layout.policy(0), digest, 0, parents(stage.params, 0))
     stage.wrote(layout.policy(0))
 
 

@@ -90,13 +90,13 @@ class Tracker:
             else:
                 self._client.log_artifact(self.run_id, str(path), folder)
 
-    def register_policy(self, folder: Path, digest: str, parents: Mapping[str, str]) -> None:
+    def register_policy(self, folder: Path, digest: str, iteration: int, parents: Mapping[str, str]) -> None:
         """A version of the model ``agentprm-policy``: identity and lineage; the weights stay in DVC."""
         import mlflow
         from mlflow.exceptions import MlflowException
 
         lineage = {
-            "iteration": str(self._iteration or 0),
+            "iteration": str(iteration),
             "digest": digest,
             "dvc_md5": dvc_md5(folder),
             "campaign": self._campaign,
@@ -104,7 +104,7 @@ class Tracker:
             **git_commit(),
         }
         external = mlflow.create_external_model(
-            name=f"policy-{self._iteration or 0}", source_run_id=self.run_id, params=lineage, tags=lineage
+            name=f"policy-{iteration}", source_run_id=self.run_id, params=lineage, tags=lineage
         )
         try:
             self._client.create_registered_model(MODEL, description="Policies by iteration; weights lie in DVC.")
@@ -120,17 +120,17 @@ class Tracker:
             await_creation_for=0,
         )
 
-    def crown(self, digest: str) -> str:
-        """Give the alias ``champion`` to the newest version whose weights have ``digest``; returns its number.
+    def registered(self, digest: str) -> bool:
+        """Whether a version of the model has these weights."""
+        return bool(self._versions(digest))
 
-        Raises LookupError when no version has it.
-        """
-        found = [v for v in self._client.search_model_versions(f"name='{MODEL}'") if v.tags.get("digest") == digest]
-        if not found:
-            raise LookupError(f"no version of {MODEL} has the digest {digest}; run the stage that trained it again")
-        newest = max(found, key=lambda version: int(version.version))
+    def crown(self, digest: str) -> None:
+        """Give the alias ``champion`` to the newest version with these weights, which must be registered."""
+        newest = max(self._versions(digest), key=lambda version: int(version.version))
         self._client.set_registered_model_alias(MODEL, "champion", newest.version)
-        return newest.version
+
+    def _versions(self, digest: str) -> list:
+        return [v for v in self._client.search_model_versions(f"name='{MODEL}'") if v.tags.get("digest") == digest]
 
     def end(self, status: str = "FINISHED", *, campaign: bool = False) -> None:
         """Close the stage's run and its iteration's; with ``campaign`` that too."""

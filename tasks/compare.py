@@ -1,0 +1,118 @@
+"""Stage ``compare``: the iterations side by side. Table, paired tests, plots, reports, and the champion in MLflow.
+
+Its table and reports carry seconds, taken from ``.scratch/timings``, and are the only outs that do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+
+from agentprm_core.datasets import read_table, whole
+from agentprm_core.evaluate import OUTCOMES, paired_test, summary, wins
+from tasks import layout
+from tasks.clock import read_timing
+from tasks.lineage import parents
+from tasks.reports import iteration_report, iterations_text
+from tasks.stage import Stage, read_json, run_stage, write_json
+
+ONCE = ("games", "demos", "sft")
+"""Stages whose time is iteration 0's, with its evaluation."""
+LOOP = ("rollout", "label", "prm", "policy")
+
+
+def work(stage: Stage) -> None:
+    """Lay the iterations side by side."""
+    iterations = [int(number) for number in stage.params.policies]
+    outcomes = pa.concat_tables(read_table(layout.outcomes(i), OUTCOMES) for i in iterations)
+    rows = compared(outcomes)
+    for row in rows:
+        row["seconds"] = _seconds(row["iteration"])
+    write_json(rows, layout.ITERATIONS)
+    _draw(rows, stage)
+    _report(rows, iterations)
+    champion = best(_deciding(rows, stage))
+    _crown(stage, champion)
+    print(iterations_text(rows, {name: read_timing(name) for i in iterations for name in _stages(i)}), flush=True)
+    print(f"\nchampion: iteration {champion}", flush=True)
+    stage.report({"champion": champion})
+
+
+def compared(outcomes: pa.Table) -> list[dict]:
+    """Rows of the table, each with ``paired``: the test against the iteration before on the same games, or None."""
+    rows = summary(outcomes)
+    for row in rows:
+        same = {name: row[name] for name in ("split", "decoding", "constrained")}
+        before = wins(outcomes, iteration=row["iteration"] - 1, **same)
+        after = wins(outcomes, iteration=row["iteration"], **same)
+        row["paired"] = asdict(paired_test(before, after)) if before else None
+    return rows
+
+
+def best(rows: list[dict]) -> int:
+    """The iteration with the highest success; the earliest of equals."""
+    return max(rows, key=lambda row: (row["success"], -row["iteration"]))["iteration"]
+
+
+def _deciding(rows: list[dict], stage: Stage) -> list[dict]:
+    """The rows of the split and decoding that params.yaml decides by."""
+    section = stage.params.compare
+    decoding = f"best_of_{stage.params.evaluate.n}" if section.decoding == "best_of_n" else section.decoding
+    return [row for row in rows if row["split"] == section.split and row["decoding"] == decoding]
+
+
+def _stages(iteration: int) -> list[str]:
+    made = [f"{name}@{iteration}" for name in LOOP] if iteration else list(ONCE)
+    return [*made, f"evaluate@{iteration}"]
+
+
+def _seconds(iteration: int) -> float | None:
+    """Wall-clock of the stages that made and measured this policy; None where one of them never ran here."""
+    timings = [read_timing(name) for name in _stages(iteration)]
+    return None if None in timings else sum(timing["seconds"] for timing in timings)
+
+
+def _draw(rows: list[dict], stage: Stage) -> None:
+    from tasks import figures
+
+    deciding = _deciding(rows, stage)
+    pictures = [layout.PLOTS / f"{name}.png" for name in ("success", "task_types", "calibration", "scores")]
+    figures.success_by_iteration(rows, pictures[0])
+    figures.success_by_task_type(deciding, pictures[1])
+    bins = {int(i): read_json(layout.metrics(f"prm-{i}"))["validation"]["calibration"] for i in stage.params.iterations}
+    figures.calibration(bins, pictures[2])
+    figures.score_against_success([row for row in rows if row["decoding"] == deciding[0]["decoding"]], pictures[3])
+    series: dict[int, dict] = {}
+    for row in rows:
+        point = series.setdefault(row["iteration"], {"iteration": row["iteration"]})
+        point[f"{row['split']} {row['decoding']}"] = row["success"]
+    write_json(list(series.values()), layout.PLOTS / "success.json")
+    with stage.tracking():
+        stage.tracker.log_files(*pictures, folder="plots")
+
+
+def _report(rows: list[dict], iterations: list[int]) -> None:
+    with whole(layout.REPORTS) as folder:
+        folder.mkdir()
+        for i in iterations:
+            slugs = [name.replace("@", "-") for name in _stages(i) if not name.startswith("evaluate")]
+            text = iteration_report(i, rows, {slug: read_json(layout.metrics(slug)) for slug in slugs})
+            (folder / f"iteration-{i}.md").write_text(text)
+
+
+def _crown(stage: Stage, champion: int) -> None:
+    from agentprm_core.policy.models import checkpoint_digest
+
+    folder = layout.policy(champion)
+    digest = checkpoint_digest(folder)
+    with stage.tracking():
+        if not stage.tracker.registered(digest):  # its outs came from a cache, or the database is new
+            stage.tracker.register_policy(folder, digest, champion, parents(stage.params, champion))
+        stage.tracker.crown(digest)
+        stage.tracker.log_files(layout.ITERATIONS, Path(layout.REPORTS))
+
+
+if __name__ == "__main__":
+    run_stage("compare", work, iterated=False)

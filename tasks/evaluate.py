@@ -1,0 +1,194 @@
+"""Stage ``evaluate``: the same held-out games for every policy, in every way of decoding that params.yaml lists.
+
+Stand-alone it measures any checkpoint on any games, without params.yaml, and prints one JSON object last:
+
+    python -m tasks.evaluate --policy data/checkpoints/policy/3 --games DIR --split valid_seen --method greedy --json
+
+``--games`` is a tree that alfworld-download left, or a folder of tables as the stage ``games`` writes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from agentprm_core.datasets import games_from_table, read_table, write_table
+from agentprm_core.envs import ENGINES, UnsupportedGame
+from agentprm_core.evaluate import outcomes_table, summary
+from agentprm_core.policy.models import CheckpointError, Policy, load_policy
+from agentprm_core.types import GAMES, Game
+from tasks import layout
+from tasks.compute import use
+from tasks.demos import choose
+from tasks.playing import METHODS, Way, play_games, scores
+from tasks.stage import Stage, run_stage, write_json
+
+
+def work(stage: Stage) -> None:
+    """Measure a policy on held-out games."""
+    use(stage.params.compute)
+    section, device = stage.params.evaluate, stage.params.compute.device
+    source, chooser = layout.policy(stage.iteration), layout.prm(stage.params.policies[str(stage.iteration)].prm)
+    stage.read(source, chooser, layout.games("seen"), layout.games("unseen"))
+    policy, prm = load_policy(source, device=device), load_policy(chooser, kind="prm", device=device)
+    ways = [_way(stage, method) for method in section.decoding]
+    tables = [
+        _outcomes(stage, split, games, way, policy, prm)
+        for split, games in _splits(stage).items()
+        for way in ways
+        if games
+    ]
+    outcomes = pa.concat_tables(tables)
+    write_table(outcomes, layout.outcomes(stage.iteration))
+    figures = by_split(outcomes)
+    write_json(_headline(figures), layout.headline(stage.iteration))
+    stage.report(figures)
+    stage.wrote(layout.outcomes(stage.iteration))
+
+
+def by_split(outcomes: pa.Table) -> dict:
+    """{split: {decoding: figures}}."""
+    figures: dict[str, dict] = {}
+    for row in summary(outcomes):
+        measured = {name: row[name] for name in row if name not in ("iteration", "method", "split", "decoding")}
+        figures.setdefault(row["split"], {})[row["decoding"]] = measured
+    return figures
+
+
+def _headline(figures: dict) -> dict:
+    kept = ("success", "ci_low", "ci_high", "mean_actions")
+    return {
+        split: {decoding: {name: row[name] for name in kept} for decoding, row in ways.items()}
+        for split, ways in figures.items()
+    }
+
+
+def _splits(stage: Stage) -> dict[str, list[Game]]:
+    """The games of each split, the same for every policy."""
+    section = stage.params.evaluate
+    tables = {split: games_from_table(read_table(layout.games(split), GAMES)) for split in ("seen", "unseen")}
+    if section.published_root is not None:
+        tables[section.published_split] = find_games(Path(section.published_root), section.published_split)
+    return {split: choose(games, min(section.games, len(games)), stage.params.seed) for split, games in tables.items()}
+
+
+def _way(stage: Stage, method: str) -> Way:
+    section, params = stage.params.evaluate, stage.params
+    return Way(
+        method=method,
+        temperature=section.temperature,
+        constrained=section.constrained,
+        n=section.n,
+        engine=params.env.engine,
+        max_turns=params.env.max_turns,
+        max_action_tokens=params.model.max_action_tokens,
+        slots=section.slots,
+        context=params.model.context,
+    )
+
+
+def _outcomes(stage: Stage, split: str, games: list[Game], way: Way, policy: Policy, prm: Policy) -> pa.Table:
+    with stage.clock.lap(f"{split}/{way.name}"):
+        episodes = play_games(policy, prm, games, way, stage.params.seed)
+        return outcomes_table(
+            episodes,
+            games,
+            iteration=stage.iteration,
+            method=stage.params.method,
+            split=split,
+            decoding=way.name,
+            constrained=way.constrained,
+            seed=stage.params.seed,
+            policy=policy.digest,
+            scores=scores(prm, episodes),
+        )
+
+
+def find_games(root: Path, split: str, limit: int | None = None) -> list[Game]:
+    """The games of ``split``: of a table ``root/split.parquet`` where there is one, else of the published tree."""
+    table = root / f"{split}.parquet"
+    if table.exists():
+        return games_from_table(read_table(table, GAMES))[:limit]
+    from agentprm_core.envs.alfworld.games import load_games
+
+    return load_games(root, split, limit)
+
+
+def standalone(arguments: argparse.Namespace) -> dict:
+    """One checkpoint on one split, as the command line says. Returns the figures."""
+    start = time.perf_counter()
+    policy = load_policy(arguments.policy, device=arguments.device)
+    prm = load_policy(arguments.prm, kind="prm", device=arguments.device) if arguments.prm else None
+    games = find_games(arguments.games, arguments.split, arguments.limit)
+    way = Way(
+        method=arguments.method,
+        temperature=arguments.temperature,
+        constrained=not arguments.free,
+        n=arguments.n,
+        engine=arguments.engine,
+        max_turns=arguments.max_turns,
+        max_action_tokens=arguments.max_action_tokens,
+        slots=arguments.slots,
+        context=policy.model.config.max_position_embeddings if arguments.context is None else arguments.context,
+    )
+    episodes = play_games(policy, prm, games, way, arguments.seed)
+    names = {"iteration": 0, "method": "", "policy": policy.digest, "seed": arguments.seed}
+    outcomes = outcomes_table(
+        episodes, games, split=arguments.split, decoding=way.name, constrained=way.constrained, **names
+    )
+    (row,) = summary(outcomes)
+    kept = {name: value for name, value in row.items() if name not in ("iteration", "method", "score")}
+    return {**kept, "max_turns": way.max_turns, "policy": policy.digest, "seconds": time.perf_counter() - start}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
+    parser.add_argument("--games", type=Path, required=True, help="alfworld-download's folder, or one of tables")
+    parser.add_argument("--split", required=True, help="valid_seen, unseen …")
+    parser.add_argument("--method", choices=METHODS, default="greedy")
+    parser.add_argument("--prm", type=Path, help="checkpoint folder of the PRM that chooses")
+    parser.add_argument("--n", type=int, default=4, help="samples a turn of best_of_n (default %(default)s)")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
+    parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
+    parser.add_argument("--max-turns", type=int, default=30, help="actions an episode (default %(default)s)")
+    parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
+    parser.add_argument("--context", type=int, help="tokens an episode may have (default: the model's)")
+    parser.add_argument("--slots", type=int, default=128, help="episodes at once (default %(default)s)")
+    parser.add_argument("--limit", type=int, help="only the first so many games")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", choices=ENGINES, default="fast")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+
+
+def main() -> None:
+    """The stage with ``--iteration``, stand-alone without."""
+    if any(word.startswith("--iteration") for word in sys.argv[1:]):
+        return run_stage("evaluate", work, iterated=True)
+    parser = argparse.ArgumentParser(prog="python -m tasks.evaluate", description=__doc__.split("\n")[0])
+    _arguments(parser)
+    arguments = parser.parse_args()
+    if arguments.method == "best_of_n" and arguments.prm is None:
+        parser.error("--method best_of_n needs --prm, the PRM that chooses")
+    try:
+        figures = standalone(arguments)
+    except (CheckpointError, UnsupportedGame, FileNotFoundError) as error:
+        sys.exit(f"evaluate: {error}")
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        low, high = figures["ci_low"], figures["ci_high"]
+        print(
+            f"{figures['decoding']} on {figures['games']} games of {arguments.split}: success {figures['success']:.1%} "
+            f"[{low:.1%}, {high:.1%}], {figures['mean_actions']:.1f} actions, {figures['seconds']:.0f} s"
+        )
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Gates: data in order passes; each defect stops the stage with the expectation and the rows named."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from agentprm_core.datasets import episodes_to_table, games_to_table
+from agentprm_core.types import LABELS, PAIRS, Episode, Game, Turn
+from tasks.gates import GATES, GateError, run_gate
+from tasks.suites import games_suite, labels_suite, pairs_suite, rollouts_suite
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def game(n: int, split: str = "train", **changes) -> Game:
+    fields = {
+        "id": f"{split}/task/{n}", "split": split, "task_type": "pick_and_place_simple", "floor_plan": 8,
+        "goal": "put a mug in cabinet.", "problem": f"(define {split} {n})", "source": "generated",
+    }  # fmt: skip
+    return Game(**(fields | changes))
+
+
+def tables(**changes):
+    made = {split: [game(n, split) for n in range(3)] for split in ("train", "seen")}
+    return {split: games_to_table(games) for split, games in (made | changes).items()}
+
+
+def rollouts(episodes_per_game: int = 2, won: int = 3) -> pa.Table:
+    episodes = [
+        Episode(f"g{g}", e, 1, tuple(Turn("see", "do", ("do",), True, "k") for _ in range(3)), won=2 * g + e < won)
+        for g in range(3)
+        for e in range(episodes_per_game)
+    ]
+    return episodes_to_table(episodes, iteration=1, method="policy", policy="abc")
+
+
+def with_column(table: pa.Table, name: str, row: int, value: object) -> pa.Table:
+    values = table[name].to_pylist()
+    values[row] = value
+    return table.set_column(
+        table.schema.get_field_index(name), table.schema.field(name), pa.array(values, table.schema.field(name).type)
+    )
+
+
+def check_rollouts(table: pa.Table, **changes):
+    wanted = {"policy": "abc", "episodes_per_game": 2, "min_valid": 0.5} | changes
+    return run_gate("rollout@1", rollouts_suite(table, **wanted))
+
+
+def labels(q: np.ndarray) -> pa.Table:
+    n = len(q)
+    columns = [["g"] * n, [0] * n, list(range(n)), q, [1] * n, [0.0] * n, ["train"] * n]
+    return pa.table(dict(zip(LABELS.names, columns)), schema=LABELS)
+
+
+def test_what_is_in_order_passes_and_leaves_results_and_docs():
+    results = check_rollouts(rollouts())
+    assert all(result.success for result in results)
+    written = json.loads((GATES / "rollout@1.json").read_text())
+    assert len(written) == len(results) == 10
+    assert written[0]["why"] == "one row a turn"
+    assert (GATES / "rollout@1" / "index.html").exists()
+    run_gate("games", games_suite(tables(), {"train": 3, "seen": 3}))
+    run_gate("label@1", labels_suite(labels(np.linspace(0, 1, 5)), 5, 0.02))
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "message"),
+    [
+        ("policy", 4, "zzz", r"rollouts of the current policy \[expect_column_values_to_be_in_set\]: 1 of 18 rows"),
+        ("policy", 4, "zzz", "rows: policy=zzz, game_id=g0, episode=1, turn=1"),
+        ("turn", 4, 0, "one row a turn .* 2 of 18 rows"),
+        ("turn", 5, 7, "turns run 0, 1, 2 … without a gap"),
+        ("reward", 0, 1.0, "no reward before the last turn"),
+        ("done", 0, True, "an episode ends once"),
+        ("done", 17, False, "an episode ends at its last turn"),
+    ],
+)  # fmt: skip
+def test_rollouts_with_one_defect(column, row, value, message):
+    with pytest.raises(GateError, match=message):
+        check_rollouts(with_column(rollouts(), column, row, value))
+
+
+@pytest.mark.parametrize("won", [0, 6])
+def test_rollouts_all_won_or_all_lost(won):
+    with pytest.raises(GateError, match=r"some episodes are won and some are lost .*: [01]"):
+        check_rollouts(rollouts(won=won))
+
+
+def test_rollouts_with_the_wrong_number_of_episodes():
+    with pytest.raises(
+        GateError, match=r"as many episodes of every game as params.yaml asks for .* 3 of 3 rows; rows: .*game_id=g0"
+    ):
+        check_rollouts(rollouts(episodes_per_game=1, won=1))
+
+
+def test_a_failed_gate_says_that_nothing_was_written_and_where_to_look():
+    with pytest.raises(
+        GateError, match=r"no out was written \(1 of 10 expectations; Data Docs: .scratch/gates/rollout@1/index.html\)"
+    ):
+        check_rollouts(with_column(rollouts(), "policy", 4, "zzz"))
+    assert not json.loads((GATES / "rollout@1.json").read_text())[4]["success"]
+
+
+def test_games_twice_or_in_two_splits_or_too_few():
+    with pytest.raises(GateError, match=r"no household twice, in one split or in two .* 2 of 6 rows"):
+        run_gate(
+            "games",
+            games_suite(
+                tables(seen=[game(9, problem="(define train 0)"), game(1, "seen"), game(2, "seen")]),
+                {"train": 3, "seen": 3},
+            ),
+        )
+    with pytest.raises(GateError, match=r"as many games as params.yaml asks for .*split=seen"):
+        run_gate("games", games_suite(tables(), {"train": 3, "seen": 4}))
+
+
+@pytest.mark.parametrize(
+    ("q", "turns", "message"),
+    [
+        ([0.1, 0.5, 1.5], 3, r"q is in \[0, 1\]"),
+        ([0.5, 0.5, 0.5], 3, "q is not the same everywhere"),
+        ([0.1, 0.5, 0.9], 4, "as many labels as there are turns"),
+    ],
+)
+def test_labels_out_of_order(q, turns, message):
+    with pytest.raises(GateError, match=message):
+        run_gate("label@1", labels_suite(labels(np.array(q)), turns, 0.02))
+
+
+def test_a_game_on_both_sides_of_the_split():
+    with pytest.raises(GateError, match="a game is on one side"):
+        run_gate("label@1", labels_suite(with_column(labels(np.linspace(0, 1, 4)), "split", 0, "validation"), 4, 0.02))
+
+
+def test_pairs_that_are_none():
+    row = {
+        "game_id": "g",
+        "episode": 0,
+        "turn": 1,
+        "chosen": "a",
+        "rejected": "b",
+        "chosen_score": 0.8,
+        "rejected_score": 0.2,
+    }
+    good, same, tie = row, row | {"rejected": "a"}, row | {"turn": 2, "rejected_score": 0.8}
+    run_gate("policy@1", pairs_suite(pa.Table.from_pylist([good], PAIRS), margin=0.0, most_ties=0.9, ties=0.1))
+    with pytest.raises(GateError, match=r"two different actions .*game_id=g, episode=0, turn=1"):
+        run_gate("policy@1", pairs_suite(pa.Table.from_pylist([same], PAIRS), margin=0.0, most_ties=0.9, ties=0.1))
+    with pytest.raises(GateError, match=r"the chosen action scores higher by the margin .*turn=2"):
+        run_gate("policy@1", pairs_suite(pa.Table.from_pylist([good, tie], PAIRS), margin=0.0, most_ties=0.9, ties=0.1))
+    with pytest.raises(GateError, match="not all are ties"):
+        run_gate("policy@1", pairs_suite(pa.Table.from_pylist([good], PAIRS), margin=0.0, most_ties=0.9, ties=0.99))

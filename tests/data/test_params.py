@@ -1,0 +1,98 @@
+"""params.yaml: what is wrong with it is one line that names the key, the value and what is allowed."""
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks.params import PARAMS, ParamsError, load_params, validate
+from tasks.stage import run_stage
+
+ROOT = Path(__file__).parents[2]
+RAW = yaml.safe_load((ROOT / PARAMS).read_text())
+
+
+def changed(key: str, value: object) -> dict:
+    raw = copy.deepcopy(RAW)
+    *sections, last = key.split(".")
+    section = raw
+    for name in sections:
+        section = section[name]
+    section[last] = value
+    return raw
+
+
+def test_the_default_parameters_are_valid():
+    assert load_params(ROOT / PARAMS).model_dump(mode="json").keys() == RAW.keys()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "rollout.temprature",
+            1,
+            "rollout.temprature: 1 is not allowed: unknown key; did you mean temperature? allowed:",
+        ),
+        ("rollout.branch.x", 1, "rollout.branch.x: 1 is not allowed: unknown key; allowed: train_states"),
+        ("rollouts", {}, "rollouts: {} is not allowed: unknown key; did you mean rollout?"),
+        ("rollout.temperature", -1, "rollout.temperature: -1 is not allowed: should be greater than 0"),
+        ("label.gamma", 1.5, "label.gamma: 1.5 is not allowed: should be less than or equal to 1"),
+        ("env.engine", "quick", "env.engine: 'quick' is not allowed: should be 'fast' or 'textworld'"),
+        ("sft.epochs", "many", "sft.epochs: 'many' is not allowed: should be a valid number"),
+        ("rollout", 3, "rollout: 3 is not allowed: a section with the keys games, episodes_per_game"),
+        ("model.heads", 3, "model.heads: 3 is not allowed: a divisor of model.width"),
+        ("demos.games", 10**6, "demos.games: 1000000 is not allowed: at most games.train"),
+        ("games.source", "published", "games.published_root: None is not allowed: the folder alfworld-download filled"),
+        ("iterations.7", {"prev": 6}, "iterations.7: {'prev': 6} is not allowed"),
+        ("policies.0.prm", 9, "policies.0.prm: 9 is not allowed: one of the iterations"),
+    ],
+)
+def test_one_line_names_key_value_and_what_is_allowed(key, value, message):
+    with pytest.raises(ParamsError) as error:
+        validate(changed(key, value), "params.yaml")
+    assert str(error.value).startswith(f"params.yaml: {message}")
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_key_is_named():
+    raw = copy.deepcopy(RAW)
+    del raw["label"]["gamma"]
+    with pytest.raises(ParamsError, match=r"^params.yaml: label.gamma: missing"):
+        validate(raw, "params.yaml")
+
+
+def test_several_mistakes_are_counted():
+    raw = changed("label.gamma", 2)
+    raw["seed"] = "one"
+    with pytest.raises(ParamsError, match=r"\(and 1 more\)$"):
+        validate(raw, "params.yaml")
+
+
+def test_a_file_that_is_not_yaml_or_not_there(tmp_path):
+    with pytest.raises(ParamsError, match="no such file; run this where"):
+        load_params(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_text("seed: [1")
+    with pytest.raises(ParamsError, match="not YAML"):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_a_stage_stops_before_any_work(tmp_path):
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(changed("rollout.temperature", 99)))
+    command = [sys.executable, "-m", "tasks.games"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "params.yaml: rollout.temperature: 99 is not allowed: should be less than or equal to 10\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["params.yaml"]
+
+
+def test_an_iteration_that_params_do_not_have(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(RAW))
+    with pytest.raises(SystemExit) as stopped:
+        run_stage("label", lambda stage: None, iterated=True, arguments=["--iteration", "9"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "--iteration: 9 is not allowed: params.yaml has 1, 2, 3\n"
