@@ -60,6 +60,8 @@ class Games(Section):
 class Demos(Section):
     games: Count
     max_turns: Annotated[int, Field(ge=1, le=200, strict=True)]
+    corrupt: Share
+    """Share of the expert's turns at which a random admissible command is done instead of its own."""
 
 
 class Lora(Section):
@@ -137,6 +139,12 @@ class Prm(Training):
     start: Literal["previous", "sft", "scratch"]
     epochs: Annotated[float, Field(gt=0)]
     observation_weight: NotNegative
+    margin: NotNegative
+    """Of the relative loss: the least difference of Q̂ that makes a pair."""
+    beta: NotNegative
+    """Of promise and progress: the weight of the progress loss L_A."""
+    lam: Annotated[float, Field(ge=0, le=1)]
+    """Of promise and progress: λ of the generalised advantage."""
     require_ranking: bool
     """Whether ``policy`` refuses a PRM that ranks actions no better than chance."""
 
