@@ -1,0 +1,71 @@
+"""``make ui`` in earnest: a deployment runs on its worker, and Ctrl-C in mid-stage leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from flows.ui import NotStarted, require_free
+from tests.flows.conftest import ROOT, processes_in
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def post(api: str, path: str, body: dict) -> dict | list:
+    request = urllib.request.Request(api + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
+def wait_for(path: Path, text: str, process: subprocess.Popen, seconds: float = 240) -> None:
+    deadline = time.monotonic() + seconds
+    while text not in (path.read_text() if path.exists() else ""):
+        assert process.poll() is None and time.monotonic() < deadline, path.read_text()
+        time.sleep(0.2)
+
+
+def test_a_port_that_is_taken_is_named_with_the_variable_to_change() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(NotStarted, match=rf"port {port} is taken .*choose another: make ui PREFECT_PORT="):
+            require_free(port, "PREFECT_PORT")
+
+
+@pytest.mark.slow
+def test_a_deployment_runs_and_ctrl_c_ends_everything(project: Path) -> None:
+    (project / "flows").symlink_to(ROOT / "flows")
+    for name in ("prefect.yaml", "prefect.toml"):
+        (project / name).write_text((ROOT / name).read_text())
+    (project / "naps").write_text("grow@2")
+    ports = free_port(), free_port()
+    command = [sys.executable, "-m", "flows.ui", "--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]
+    with (project / "ui.log").open("w") as log:
+        ui = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log)
+    wait_for(project / "ui.log", "Ctrl-C ends all of it", ui)
+
+    api = f"http://127.0.0.1:{ports[0]}/api"
+    (campaign,) = post(api, "/deployments/filter", {"deployments": {"name": {"any_": ["campaign"]}}})
+    post(api, f"/deployments/{campaign['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
+    wait_for(project / "data/2.txt.aside", "half a", ui)
+    (first,) = post(api, "/flow_runs/filter", {"flow_runs": {"name": {"any_": ["iteration 1"]}}})
+    assert first["state"]["name"] == "Completed"
+
+    ui.send_signal(signal.SIGINT)
+    assert ui.wait(timeout=60) == 0
+    assert processes_in(project) == []
+    assert not (project / "data/2.txt").exists()
