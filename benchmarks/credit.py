@@ -1,0 +1,198 @@
+"""How true are the labels, and which action do they put first? Monte Carlo by either key and branching, at their costs.
+
+The policy is a script with a known error: on generated ALFWorld households it does what the text expert would, and with
+chance ``NOISE`` a random admissible command instead. It is a function of the history, so the truth of a (s,a) can be
+measured to any precision: many plays on from exactly there. States are drawn among those where the episodes tried at
+least two actions, since ordering actions is what a process reward model is for.
+
+    python -m benchmarks.credit --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from agentprm_core.credit.branching import BranchPoint, History, branching_q
+from agentprm_core.credit.coverage import coverage_report
+from agentprm_core.credit.monte_carlo import coverage_of_keys, monte_carlo_q
+from agentprm_core.credit.turns import turns_from_table
+from agentprm_core.datasets import episodes_to_table
+from agentprm_core.envs import World, make_world
+from agentprm_core.envs.alfworld.expert import Expert, NothingLeft
+from agentprm_core.envs.alfworld.households import generate_games
+from agentprm_core.evaluate import wilson
+from agentprm_core.types import Episode, Game, Turn
+
+NOISE, MAX_TURNS, GAMMA, OUTCOME = 0.6, 30, 0.95, "signed"
+TRIED, GAP = 4, 0.1
+"""Actions judged at a state, and the difference of true Q̂ from which a pair of them counts."""
+
+
+class Scripted:
+    """The noisy expert, one episode."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng, self._expert, self._done = random.Random(seed), Expert(), None
+
+    def follow(self, turns: Sequence[Turn]) -> None:
+        """Remember a history that was played."""
+        for turn in turns:
+            self._wish(turn.observation)
+            self._done = turn.action
+
+    def act(self, text: str, admissible: tuple[str, ...]) -> str:
+        wish = self._wish(text)
+        self._done = wish if wish in admissible and self._rng.random() >= NOISE else self._rng.choice(admissible)
+        return self._done
+
+    def _wish(self, text: str) -> str | None:
+        try:
+            return self._expert.act(text, self._done)
+        except NothingLeft:
+            return None
+
+
+def play(world: World, game: Game, index: int) -> Episode:
+    seen, turns, policy = world.reset(game), [], Scripted(index)
+    while not seen.won and len(turns) < MAX_TURNS:
+        action = policy.act(seen.text, seen.admissible)
+        turns.append(Turn(seen.text, action, seen.admissible, True, world.state_key()))
+        seen = world.step(action)
+    return Episode(game.id, index, index, tuple(turns), seen.won)
+
+
+def play_on(worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[bool, int]]:
+    """The scripted policy as a ``PlayFrom``."""
+    answers = []
+    for world, history, seed in zip(worlds, histories, seeds):
+        policy, seen, steps = Scripted(seed), history.observation, 0
+        policy.follow(history.turns)
+        while not seen.won and len(history.turns) + steps < MAX_TURNS:
+            seen = world.step(policy.act(seen.text, seen.admissible))
+            steps += 1
+        answers.append((seen.won, steps))
+    return answers
+
+
+def judged(episodes: Sequence[Episode], states: int, seed: int) -> list[list[tuple[int, int]]]:
+    """(episode, turn) of the first doing of up to ``TRIED`` actions at each of ``states`` world states."""
+    first: dict[str, dict[str, tuple[int, int]]] = {}
+    for e, episode in enumerate(episodes):
+        for t, turn in enumerate(episode.turns):
+            first.setdefault(turn.state_key, {}).setdefault(turn.action, (e, t))
+    several = [list(actions.values()) for actions in first.values() if len(actions) > 1]
+    return [actions[:TRIED] for actions in random.Random(seed).sample(several, min(states, len(several)))]
+
+
+def points(
+    episodes: Sequence[Episode], games: dict[str, Game], groups: list[list[tuple[int, int]]]
+) -> list[BranchPoint]:
+    """The world after each judged action, by replay. All actions of a state are judged after *one* history, that of the
+    first of them, so that the truth compares actions and nothing else."""
+    found = []
+    for group in groups:
+        e, t = group[0]
+        history, game = episodes[e].turns[:t], games[episodes[e].game_id]
+        world = make_world("fast")
+        seen = world.reset(game)
+        for turn in history:
+            seen = world.step(turn.action)
+        for other, at in group:
+            action, after = episodes[other].turns[at].action, world.clone()
+            turn = Turn(seen.text, action, seen.admissible, True, world.state_key())
+            now = after.step(action)
+            found.append(BranchPoint(f"{e}/{t}/{action}", after, History(game, (*history, turn), now)))
+    return found
+
+
+def compare(q: np.ndarray, truth: np.ndarray, groups: list[list[tuple[int, int]]], cost: float) -> dict[str, float]:
+    """Agreement of estimates with the truth over the judged actions; ``cost`` is policy turns a labelled turn."""
+    pairs, at = [], 0
+    for group in groups:
+        rows = range(at, at + len(group))
+        at += len(group)
+        pairs += [(i, j) for i in rows for j in rows if truth[i] - truth[j] > GAP]
+    difference = np.array([q[i] - q[j] for i, j in pairs])
+    right = float((difference > 0).sum() + (difference == 0).sum() / 2)
+    low, high = wilson(round(right), len(pairs))
+    return {
+        "turns_per_label": round(cost, 2),
+        "correlation": round(float(np.corrcoef(q, truth)[0, 1]), 3),
+        "rmse": round(float(np.sqrt(((q - truth) ** 2).mean())), 4),
+        "bias": round(float((q - truth).mean()), 4),
+        "ranking": round(right / len(pairs), 3),
+        "ranking_low": round(low, 3),
+        "ranking_high": round(high, 3),
+        "pairs": len(pairs),
+    }
+
+
+def measure(games: int, episodes_a_game: int, states: int, truth_rollouts: int, seed: int) -> dict:
+    started = time.perf_counter()
+    homes = {game.id: game for game in generate_games(games, seed, "train")}
+    world = make_world("fast")
+    episodes = [play(world, homes[name], i) for name in sorted(homes) for i in range(episodes_a_game)]
+    turns = turns_from_table(episodes_to_table(episodes, iteration=0, method="scripted", policy=""))
+    groups = judged(episodes, states, seed)
+    row = turns.starts_E[[e for group in groups for e, _ in group]] + [t for group in groups for _, t in group]
+    at = points(episodes, homes, groups)
+    options = dict(gamma=GAMMA, outcome=OUTCOME)
+    truth = branching_q(at, play_on, rollouts=truth_rollouts, seed=seed + 1, **options)
+    found = {}
+    for key in ("history", "state"):
+        q = monte_carlo_q(turns, key=key, side_N=np.zeros(len(turns.turn_N), bool), **options).q_N
+        found[f"monte_carlo_{key}"] = compare(q[row], truth.q_P, groups, 1)
+    for rollouts in (1, 4, 16):
+        played = branching_q(at, play_on, rollouts=rollouts, seed=seed + 2, **options)
+        cost = 1 + played.turns_played / len(at)
+        found[f"branching_{rollouts}"] = compare(played.q_P, truth.q_P, groups, cost)
+    return {
+        "estimators": found,
+        "noise_of_truth": round(float(np.sqrt((truth.variance_P / truth.visits_P).mean())), 4),
+        "games": games,
+        "episodes": len(episodes),
+        "turns": len(turns.turn_N),
+        "success": round(float(turns.won_E.mean()), 3),
+        "judged_states": len(groups),
+        "judged_actions": len(at),
+        **{name: round(value, 3) for name, value in coverage_of_keys(turns).items()},
+        "held_out": {key: _held_out(coverage_report(turns, key=key, **options)) for key in ("history", "state")},
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def _held_out(report: dict) -> dict:
+    returns, ranking = report["held_out"], report["ranking"]
+    return {name: returns[name] for name in ("share", "turns", "correlation", "mse", "mse_of_mean")} | {
+        "ranking": ranking["accuracy"],
+        "ranking_low": ranking["ci_low"],
+        "ranking_high": ranking["ci_high"],
+        "pairs": ranking["pairs"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--games", type=int, default=40)
+    parser.add_argument("--episodes", type=int, default=16, help="a game")
+    parser.add_argument("--states", type=int, default=300)
+    parser.add_argument("--truth", type=int, default=128, help="rollouts behind the truth of each action")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    given = parser.parse_args()
+    report = measure(given.games, given.episodes, given.states, given.truth, given.seed)
+    if not given.json:
+        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+            print(pl.DataFrame([{"estimator": name} | row for name, row in report["estimators"].items()]))
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
