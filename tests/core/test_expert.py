@@ -173,3 +173,12 @@ def test_it_recovers_from_what_others_did_instead(games: list[Game], number: int
             done = rng.choice([command for command in seen.admissible if not command.startswith("slice")])
         seen = world.step(done)
     raise AssertionError("the expert did not win in 300 turns of which it decided 70 %")
+
+
+def test_without_knowledge_every_kind_of_place_is_first_as_often() -> None:
+    task = f"{ROOM}Your task is to: put a pen in shelf."
+    places = [Expert(seed, knowledge=0.0).act(task).split()[2] for seed in range(600)]
+    knowing = [Expert(seed, knowledge=1.0).act(task).split()[2] for seed in range(600)]
+    for kind in ("desk", "shelf", "drawer"):
+        assert 150 < places.count(kind) < 250
+    assert knowing.count("desk") > 400, "a pen is likeliest on a desk"
