@@ -196,6 +196,7 @@ class Expert:
             cost = 2 if place in _OPENABLE else 1
             promise[place] = math.log(max(rates.get(place, 0.0), _RARE) / cost)
             if self._rng is not None:
+                promise[place] *= self._knowledge
                 promise[place] -= math.log(self._rng.expovariate(1.0))  # Gumbel noise: draws without replacement
         return sorted(self._receptacles, key=lambda name: (-promise[_kind(name)], _kind_and_number(name)))[::-1]
 
