@@ -29,10 +29,12 @@ from torch.utils.data import SequentialSampler
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.muon import MuonWithAdamW
 from agentprm_core.training.packing import BatchPlan, Row, pack
 
 SCHEDULES = ("cosine", "linear", "constant")
 PRECISIONS = ("float32", "bfloat16")
+OPTIMIZERS = ("adamw", "muon")
 _RUN = "run.json"
 
 
@@ -51,6 +53,8 @@ class TrainSettings:
     warmup: float = 0.05
     """Share of the steps over which the learning rate rises from 0."""
     weight_decay: float = 0.0
+    optimizer: str = "adamw"
+    """``muon``: :class:`agentprm_core.training.muon.MuonWithAdamW`, for models trained from scratch."""
     max_grad_norm: float = 1.0
     accumulation: int = 1
     precision: str = "float32"
@@ -63,6 +67,8 @@ class TrainSettings:
             raise ValueError(f"give epochs or steps, one of them: epochs={self.epochs}, steps={self.steps}")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule: {self.schedule!r} is not one of {', '.join(SCHEDULES)}")
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer: {self.optimizer!r} is not one of {', '.join(OPTIMIZERS)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision: {self.precision!r} is not one of {', '.join(PRECISIONS)}")
 
@@ -116,6 +122,13 @@ class EpisodeTrainer(Trainer):
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
 
+    def create_optimizer(self, model=None) -> torch.optim.Optimizer:
+        if self.settings.optimizer == "adamw":
+            return super().create_optimizer(model)
+        if self.optimizer is None:
+            self.optimizer = MuonWithAdamW(self.model, self.settings.learning_rate, self.settings.weight_decay)
+        return self.optimizer
+
     def _get_train_sampler(self, train_dataset=None) -> SequentialSampler:
         return SequentialSampler(self.train_dataset)
 
@@ -134,11 +147,15 @@ class EpisodeTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs: bool = False, num_items_in_batch=None) -> torch.Tensor:
         losses = self.objective(model, inputs)
         for name, (total, count) in losses.metrics.items():
-            sums = self._sums.setdefault(name, [0.0, 0.0])
-            sums[0] += torch.as_tensor(total).detach()
-            sums[1] += torch.as_tensor(count).detach()
+            self.note(name, total, count)
         # DDP averages gradients over processes; the weight already counts them all
-        return losses.total / num_items_in_batch * self.accelerator.num_processes
+        return losses.total / num_items_in_batch.clamp(min=1e-8) * self.accelerator.num_processes
+
+    def note(self, name: str, total: torch.Tensor | float, count: torch.Tensor | float) -> None:
+        """Log the ratio of the sums since the last log as ``name``."""
+        sums = self._sums.setdefault(name, [0.0, 0.0])
+        sums[0] += torch.as_tensor(total).detach()
+        sums[1] += torch.as_tensor(count).detach()
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs and not torch.isfinite(torch.tensor(float(logs["loss"]))):
