@@ -75,28 +75,28 @@ def held_out_ranking(
     how many the second orders the same way.
 
     ``pairs``, ``agree``, ``ties`` (equal in the second half, counted half in ``accuracy``), the Wilson interval
-    ``ci_low``, ``ci_high`` of ``accuracy``. Even half first.
+    ``ci_low``, ``ci_high`` of ``accuracy``; ``by_visits``: the same by the visits in the first half of the less visited
+    action. Even half first.
     """
     halves = []
     for half in (0, 1):
         at = half_N == half
-        q = visit_statistics(key_N[at], return_N[at]).q_N
-        halves.append(pl.DataFrame({"state": state_N[at], "key": key_N[at], "q": q}).unique("key", maintain_order=True))
+        found = visit_statistics(key_N[at], return_N[at])
+        rows = {"state": state_N[at], "key": key_N[at], "q": found.q_N, "visits": found.visits_N}
+        halves.append(pl.DataFrame(rows).unique("key", maintain_order=True))
     both = halves[0].join(halves[1], on=["state", "key"], suffix="_second")
     pairs = both.join(both, on="state", suffix="_other").filter(pl.col("q") - pl.col("q_other") > margin)
     second = (pairs["q_second"] - pairs["q_second_other"]).to_numpy()
-    agree, ties, n = int((second > 0).sum()), int((second == 0).sum()), len(second)
-    if not n:
-        return {"pairs": 0, "agree": 0, "ties": 0, "accuracy": None, "ci_low": None, "ci_high": None}
-    low, high = wilson(agree + ties // 2, n)
-    return {
-        "pairs": n,
-        "agree": agree,
-        "ties": ties,
-        "accuracy": (agree + ties / 2) / n,
-        "ci_low": low,
-        "ci_high": high,
-    }
+    bucket = _bucket(pairs.select(pl.min_horizontal("visits", "visits_other")).to_series().to_numpy())
+    by_visits = [_range(b) | _order(second[bucket == b]) for b in np.unique(bucket)]
+    return _order(second) | {"by_visits": by_visits}
+
+
+def _order(difference: np.ndarray) -> dict:
+    agree, ties, n = int((difference > 0).sum()), int((difference == 0).sum()), len(difference)
+    low, high = wilson(agree + ties // 2, n) if n else (None, None)
+    accuracy = (agree + ties / 2) / n if n else None
+    return {"pairs": n, "agree": agree, "ties": ties, "accuracy": accuracy, "ci_low": low, "ci_high": high}
 
 
 def _from_the_other_half(key_N: np.ndarray, return_N: np.ndarray, half_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

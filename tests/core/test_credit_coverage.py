@@ -44,6 +44,7 @@ def test_ranking_by_hand():
     # 10>11 yes, 10>12 yes, 11>12 no, 20>21 tie
     assert (found["pairs"], found["agree"], found["ties"], found["accuracy"]) == (4, 2, 1, 0.625)
     assert found["ci_low"] < 0.625 < found["ci_high"]
+    assert [(row["from"], row["to"], row["pairs"]) for row in found["by_visits"]] == [(1, 1, 4)]
     assert held_out_ranking(state, key, value, half, margin=0.6)["pairs"] == 2
     assert held_out_ranking(state, key, value, np.zeros(10, int), margin=0.03)["accuracy"] is None
 
