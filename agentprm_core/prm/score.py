@@ -27,14 +27,16 @@ def score_actions(
     prm: PreTrainedModel,
     renderer: Renderer,
     episodes: Sequence[Episode],
-    actions: Sequence[Sequence[tuple[int, str]]],
+    actions: Sequence[Sequence[tuple[int, str] | tuple[int, str, str]]],
     batch_tokens: int,
 ) -> list[np.ndarray]:
-    """Q_φ in (0, 1) of ``(turn, action)`` tried at each episode's states, in their order: one tree an episode."""
+    """Q_φ in (0, 1) of each ``(turn, action)`` or ``(turn, action, reason)`` tried at an episode's states, in their
+    order: one tree an episode."""
     rows = []
     for episode, tried in zip(episodes, actions, strict=True):
         unlabelled = np.full(len(episode.turns), np.nan)
-        rows.append(prm_row(Labelled(episode, unlabelled, [Tried(turn, text, 0.0) for turn, text in tried]), renderer))
+        branches = [Tried(turn, text, 0.0, *reason) for turn, text, *reason in tried]
+        rows.append(prm_row(Labelled(episode, unlabelled, branches), renderer))
     return score_rows(prm, rows, batch_tokens)
 
 

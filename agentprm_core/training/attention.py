@@ -14,8 +14,9 @@ Shapes: ``N`` packed tokens, ``B`` rows of a block, ``L`` tokens of its longest,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -46,13 +47,50 @@ def to_device(batch: dict, device: torch.device) -> dict:
 
 def forward(model: nn.Module, batch: dict, **options: object):
     """The model's output on a packed batch (:func:`agentprm_core.training.packing.pack`): logits are [1, N, …]."""
-    groups = [(block["index"], _mask(block)) for block in batch["groups"]]
+    return read(model, batch["input_ids"], batch["position_ids"], forward_blocks(batch), **options)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Who sees whom among the packed tokens."""
+
+    groups: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]
+    """Of each block the queries [B, Q] (packed tokens), the keys [B, L] (of all tokens read) and the mask [B, 1, Q, L];
+    without a mask the rows are plainly causal and queries are keys."""
+    back_N: torch.Tensor
+    """Where each packed token's query stands in all blocks end to end."""
+    memory: Memory | None = None
+    """Keys and values of tokens read before, to be kept and added to."""
+
+
+class Memory:
+    """Keys and values of all tokens read so far, in reading order."""
+
+    def __init__(self) -> None:
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def add(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those of ``layer`` with the new ones, [1, K, N, D] each, at their end."""
+        if layer in self._layers:
+            key, value = (torch.cat(pair, 2) for pair in zip(self._layers[layer], (key, value)))
+        self._layers[layer] = key, value
+        return key, value
+
+
+def forward_blocks(batch: dict, memory: Memory | None = None) -> Blocks:
+    """Who sees whom in a packed batch that is read from its start."""
+    groups = [(block["index"], block["index"], _mask(block)) for block in batch["groups"]]
+    return Blocks(groups, batch["back"], memory)
+
+
+def read(model: nn.Module, ids_N: torch.Tensor, positions_N: torch.Tensor, blocks: Blocks, **options: object):
+    """The model's output on packed tokens that see each other as ``blocks`` say."""
     return model(
-        input_ids=batch["input_ids"][None],
-        position_ids=batch["position_ids"][None],
+        input_ids=ids_N[None],
+        position_ids=positions_N[None],
         attention_mask=_NO_MASK,
         use_cache=False,
-        packed=(groups, batch["back"]),
+        packed=blocks,
         **options,
     )
 
@@ -84,7 +122,7 @@ def _attend(
     value: torch.Tensor,
     attention_mask: torch.Tensor,
     scaling: float,
-    packed: tuple[list[tuple[torch.Tensor, torch.Tensor | None]], torch.Tensor],
+    packed: Blocks,
     dropout: float = 0.0,
     sliding_window: int | None = None,
     **_: object,
@@ -93,14 +131,15 @@ def _attend(
     if sliding_window is not None:
         raise ValueError("a model with a sliding window cannot be trained on packed batches")
     heads, width = query.shape[1], query.shape[3]
-    groups, back_N = packed
+    if packed.memory is not None:
+        key, value = packed.memory.add(module.layer_idx, key, value)
     seen = []
-    for index_BL, mask in groups:
-        q, k, v = (_block(x, index_BL) for x in (query, key, value))
+    for queries_BQ, keys_BL, mask in packed.groups:
+        q, k, v = _block(query, queries_BQ), _block(key, keys_BL), _block(value, keys_BL)
         k, v = (x.repeat_interleave(heads // x.shape[1], 1) for x in (k, v))
         out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=mask is None, scale=scaling)
         seen.append(out.transpose(1, 2).reshape(-1, heads, width))
-    return torch.cat(seen).index_select(0, back_N)[None], None
+    return torch.cat(seen).index_select(0, packed.back_N)[None], None
 
 
 def _block(x_1KND: torch.Tensor, index_BL: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,62 @@
+"""Which of the actions proposed at a state is to be preferred to which, by the process reward model's scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agentprm_core.improve.proposals import Proposal
+
+UNENDED = -1.0
+"""Score of an action without an end (paper A): below every real one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two actions at the state of one turn, the first preferred."""
+
+    turn: int
+    chosen: Proposal
+    rejected: Proposal
+    chosen_score: float
+    rejected_score: float
+
+
+@dataclass
+class PairCounts:
+    """What became of the states that were visited."""
+
+    states: int = 0
+    same: int = 0
+    """All samples were the same action: nothing to compare."""
+    tied: int = 0
+    """Scores no further apart than the margin: dropped, not guessed."""
+    pairs: int = 0
+    score: float = field(default=0.0)
+    """Sum over states of the mean score of the samples."""
+    gap: float = field(default=0.0)
+    """Sum over pairs of the difference of scores."""
+
+
+def select_pair(
+    turn: int, proposals: Sequence[Proposal], scores: Sequence[float], margin: float, counts: PairCounts
+) -> Pair | None:
+    """The best against the worst of the samples at one state; with two samples that is online DPO as in paper A.
+
+    None, and counted, where all are one action or their scores differ by no more than ``margin``. Of equal scores the
+    first drawn counts.
+    """
+    scores = [score if proposal.ended else UNENDED for proposal, score in zip(proposals, scores)]
+    counts.states += 1
+    counts.score += sum(scores) / len(scores)
+    best = max(range(len(scores)), key=lambda k: scores[k])
+    worst = min(range(len(scores)), key=lambda k: scores[k])
+    if all(proposal.tokens == proposals[0].tokens for proposal in proposals):
+        counts.same += 1
+        return None
+    if scores[best] - scores[worst] <= margin:
+        counts.tied += 1
+        return None
+    counts.pairs += 1
+    counts.gap += scores[best] - scores[worst]
+    return Pair(turn, proposals[best], proposals[worst], scores[best], scores[worst])

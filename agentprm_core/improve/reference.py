@@ -1,0 +1,34 @@
+"""π_{i−1}, the policy before the update, kept as a frozen copy of the weights that are trained.
+
+With LoRA these are the adapter's alone: the base lies in memory once, and the reference is the adapter as it came, not
+the base without it. With full fine-tuning it is a second set of weights. Either way no second module is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+
+class Reference:
+    """Remembers ``model``'s trainable weights as they are now."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Raises ValueError where nothing is trainable."""
+        self._weights = [(p, p.detach().clone()) for p in model.parameters() if p.requires_grad]
+        if not self._weights:
+            raise ValueError("the model has no trainable weights: was its adapter loaded for inference only?")
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within the block the model is π_{i−1}. Only for reading without gradient."""
+        current = [p.data for p, _ in self._weights]
+        for p, frozen in self._weights:
+            p.data = frozen.to(p.device)
+        try:
+            yield
+        finally:
+            for (p, _), data in zip(self._weights, current):
+                p.data = data

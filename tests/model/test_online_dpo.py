@@ -1,0 +1,284 @@
+"""Online DPO: actions drawn on a tree, pairs by score, the loss against plain rows, π_{i−1} as the anchor, learning."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from agentprm_core.improve import online_dpo
+from agentprm_core.improve.online_dpo import DpoSettings, OnlineDpoTrainer, dpo_objective, pair_row, train_online_dpo
+from agentprm_core.improve.pairs import PairCounts, select_pair
+from agentprm_core.improve.proposals import Proposal, Proposer
+from agentprm_core.improve.reference import Reference
+from agentprm_core.policy.models import Policy
+from agentprm_core.prm.model import new_prm
+from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.packing import pack
+from tests.model import text_world
+
+SETTINGS = DpoSettings(learning_rate=1e-3, batch_tokens=600, seed=0, steps=4, beta=0.1, samples=4)
+
+
+@pytest.fixture(scope="module")
+def renderer():
+    return text_world.renderer()
+
+
+def policy_of(model, renderer):
+    return Policy(model.eval(), renderer.tokenizer, renderer, "")
+
+
+@pytest.fixture
+def policy(renderer):
+    """A policy whose next tokens differ much in probability."""
+    model = text_world.small_model(renderer, seed=3)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(4 if weight.ndim > 1 else 1)
+    return policy_of(model, renderer)
+
+
+def proposer(policy, **how):
+    defaults = {"temperature": 1.0, "constrained": True, "max_action_tokens": 6, "batch_tokens": 300}
+    return Proposer(policy, **{**defaults, **how})
+
+
+def plain_log_probs(policy, history, tokens):
+    """(tokens, V) log-probabilities of each next token after the rendered history."""
+    ids = [*history, *tokens]
+    return policy.model(input_ids=torch.tensor([ids])).logits[0, len(history) - 1 : -1].log_softmax(-1)
+
+
+def history_of(policy, episode, turn):
+    rendered = policy.renderer.episode(episode.turns)
+    return rendered.input_ids[: rendered.action_starts[turn]]
+
+
+def test_free_proposals_have_the_plain_log_probability(policy):
+    episodes = text_world.episodes(5, skill=0.3)
+    drawn = proposer(policy, constrained=False).propose(episodes, 3, [(0, i) for i in range(5)])
+    for episode, of_episode in zip(episodes, drawn):
+        for turn, proposals in enumerate(of_episode):
+            assert len(proposals) == 3
+            for proposal in proposals:
+                each = plain_log_probs(policy, history_of(policy, episode, turn), proposal.tokens)
+                expected = each[range(len(proposal.tokens)), list(proposal.tokens)].sum().item()
+                assert proposal.log_prob == pytest.approx(expected, abs=1e-4)
+                assert proposal.ended == (proposal.tokens[-1] == policy.renderer.stop_token)
+                assert proposal.ended or len(proposal.tokens) == 6
+
+
+def test_constrained_proposals_are_admissible_and_renormalised(policy):
+    episodes = text_world.episodes(4, skill=0.3)
+    drawn = proposer(policy).propose(episodes, 4, [(0, i) for i in range(4)])
+    spelt = {c: (*policy.renderer.action_text(c), policy.renderer.stop_token) for c in episodes[0].turns[0].admissible}
+    for episode, of_episode in zip(episodes, drawn):
+        for turn, proposals in enumerate(of_episode):
+            for proposal in proposals:
+                assert proposal.tokens == spelt[proposal.action]
+                each = plain_log_probs(policy, history_of(policy, episode, turn), proposal.tokens)
+                expected = 0.0
+                for d, token in enumerate(proposal.tokens):
+                    allowed = sorted({c[d] for c in spelt.values() if c[:d] == proposal.tokens[:d]})
+                    expected += each[d][allowed].log_softmax(-1)[allowed.index(token)].item()
+                assert proposal.log_prob == pytest.approx(expected, abs=1e-4)
+
+
+def test_proposals_do_not_depend_on_what_else_is_drawn(policy):
+    episodes = text_world.episodes(6, skill=0.3)
+    seeds = [(7, i) for i in range(6)]
+    together = proposer(policy, batch_tokens=10_000).propose(episodes, 3, seeds)
+    alone = [proposer(policy).propose([episode], 3, [seed])[0] for episode, seed in zip(episodes, seeds)]
+
+    def actions(drawn):
+        return [[[p.action for p in turn] for turn in of_episode] for of_episode in drawn]
+
+    assert actions(together) == actions(alone)
+    assert len({p.action for of_episode in together for turn in of_episode for p in turn}) > 3
+
+
+def test_proposals_follow_the_policys_distribution(policy):
+    episode = text_world.play(0, 0)
+    drawn = proposer(policy).propose([episode], 4000, [(1, 2)])[0][0]
+    counts = {p.action: (sum(q.action == p.action for q in drawn), p.log_prob) for p in drawn}
+    for seen, log_prob in counts.values():
+        p = np.exp(log_prob)
+        assert abs(seen / 4000 - p) < 4 * np.sqrt(p * (1 - p) / 4000) + 1e-3
+
+
+def test_replayed_turns_get_no_proposals(policy):
+    episode = dataclasses.replace(text_world.play(0, 0, skill=0.0), start=2)
+    drawn = proposer(policy).propose([episode], 2, [(0,)])[0]
+    assert [len(turn) for turn in drawn] == [0, 0] + [2] * (episode.length - 2)
+
+
+def proposal(name, ended=True):
+    return Proposal(name, "", (len(name), 1), -1.0, ended)
+
+
+def test_pairs_are_best_against_worst_and_ties_are_counted():
+    counts = PairCounts()
+    a, bb, ccc = proposal("a"), proposal("bb"), proposal("ccc")
+    pair = select_pair(0, [a, bb, ccc], [0.5, 0.9, 0.1], 0.0, counts)
+    assert (pair.chosen.action, pair.rejected.action) == ("bb", "ccc")
+    assert select_pair(1, [a, a], [0.5, 0.5], 0.0, counts) is None
+    assert select_pair(2, [a, bb], [0.5, 0.5], 0.0, counts) is None
+    assert select_pair(3, [a, bb], [0.5, 0.52], 0.05, counts) is None
+    assert (counts.states, counts.pairs, counts.same, counts.tied) == (4, 1, 1, 2)
+
+
+def test_an_action_without_an_end_always_loses():
+    pair = select_pair(0, [proposal("a"), proposal("bb", ended=False)], [0.01, 0.99], 0.0, PairCounts())
+    assert pair.chosen.action == "a"
+
+
+def some_pairs(policy, episodes):
+    """Two distinct actions at each turn, and the plain rows (history, chosen tokens, rejected tokens)."""
+    rows, plain = [], []
+    for i, episode in enumerate(episodes):
+        rendered = policy.renderer.episode(episode.turns)
+        pairs = []
+        for turn, drawn in enumerate(proposer(policy).propose([episode], 8, [(i,)])[0]):
+            pair = select_pair(
+                turn, drawn, [-len(p.action) - hash(p.tokens) % 7 / 10 for p in drawn], 0.0, PairCounts()
+            )
+            if pair:
+                pairs.append(pair)
+                history = rendered.input_ids[: rendered.action_starts[turn]]
+                plain.append((history, list(pair.chosen.tokens), list(pair.rejected.tokens)))
+        rows.append(pair_row(rendered, pairs))
+    return rows, plain
+
+
+def plain_log_prob(model, history, tokens):
+    each = model(input_ids=torch.tensor([[*history, *tokens]])).logits[0, len(history) - 1 : -1].log_softmax(-1)
+    return each[range(len(tokens)), tokens].sum()
+
+
+def with_reference(policy, reference, rows):
+    batch = pack(rows)
+    is_action = batch["branch"] >= 0
+    with torch.no_grad(), packed_attention(reference):
+        batch["reference"], _ = online_dpo.log_probs(reference, batch, is_action)
+    return batch
+
+
+def test_loss_and_gradient_are_those_of_plain_pairs(policy):
+    reference = copy.deepcopy(policy.model)
+    with torch.no_grad():
+        for weight in policy.model.parameters():
+            weight.add_(0.02 * torch.randn_like(weight))
+    rows, plain = some_pairs(policy, text_world.episodes(4, skill=0.3))
+    batch = with_reference(policy, reference, rows)
+    with packed_attention(policy.model):
+        total = dpo_objective(policy.model, batch, 0.3).total / batch["weight"].sum()
+    total.backward()
+    on_tree = torch.cat([p.grad.flatten() for p in policy.model.parameters()])
+    policy.model.zero_grad()
+    losses = []
+    for history, chosen, rejected in plain:
+        with torch.no_grad():
+            anchor = plain_log_prob(reference, history, chosen) - plain_log_prob(reference, history, rejected)
+        now = plain_log_prob(policy.model, history, chosen) - plain_log_prob(policy.model, history, rejected)
+        losses.append(-torch.nn.functional.logsigmoid(0.3 * (now - anchor)))
+    alone = torch.stack(losses).mean()
+    alone.backward()
+    assert batch["weight"].sum() == len(plain) > 5
+    torch.testing.assert_close(total, alone, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        on_tree, torch.cat([p.grad.flatten() for p in policy.model.parameters()]), atol=1e-5, rtol=1e-4
+    )
+
+
+def test_reference_is_what_the_model_was_and_lets_go_of_it(policy):
+    reference, before = Reference(policy.model), copy.deepcopy(policy.model.state_dict())
+    with torch.no_grad():
+        for weight in policy.model.parameters():
+            weight.add_(1.0)
+    after = copy.deepcopy(policy.model.state_dict())
+    with reference.in_place():
+        assert all(torch.equal(before[k], v) for k, v in policy.model.state_dict().items())
+    assert all(torch.equal(after[k], v) for k, v in policy.model.state_dict().items())
+
+
+def test_with_lora_the_anchor_is_the_previous_adapter_not_the_base(policy, renderer, tmp_path):
+    model = get_peft_model(policy.model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weight, std=0.5)
+    tuned = policy_of(model, renderer)
+    episodes = text_world.episodes(6, skill=0.3)
+    prm = policy_of(noisy_prm(renderer), renderer)
+    trainer = OnlineDpoTrainer(episodes, tuned, prm, SETTINGS, tmp_path)
+    trainer.state.max_steps = 4
+    (batch,) = trainer.step_batches(iter([{"rows": torch.arange(6)}]), 1)
+    ids = batch["branch"] >= 0
+    with torch.no_grad(), packed_attention(model):
+        now, _ = online_dpo.log_probs(model, batch, ids)
+        with model.disable_adapter():
+            base, _ = online_dpo.log_probs(model, batch, ids)
+    torch.testing.assert_close(batch["reference"], now)
+    assert (batch["reference"] - base).abs().max() > 0.1
+    with packed_attention(model):
+        loss = trainer.objective(model, batch)
+    assert loss.total.item() / batch["weight"].sum().item() == pytest.approx(np.log(2), abs=1e-5)
+    assert loss.metrics["kl"][0].item() == pytest.approx(0, abs=1e-5)
+
+
+def noisy_prm(renderer):
+    prm = new_prm(text_world.small_model(renderer, seed=1))
+    torch.manual_seed(2)
+    torch.nn.init.normal_(prm.score.weight, std=1.0)
+    return prm.eval()
+
+
+def taste(prm, renderer, episodes, actions, batch_tokens):
+    """Stands in for the PRM: likes to take things, and mugs best."""
+    return [
+        np.array([text.startswith("take") + 0.5 * text.endswith("mug") for _, text, *_ in tried]) for tried in actions
+    ]
+
+
+def share_taking(policy, episodes):
+    drawn = proposer(policy).propose(episodes, 4, [(9, i) for i in range(len(episodes))])
+    return np.mean([p.action.startswith("take") for of_episode in drawn for turn in of_episode for p in turn])
+
+
+@pytest.mark.parametrize("refresh", [1, 4])
+def test_the_policy_comes_to_do_what_scores_higher(renderer, tmp_path, monkeypatch, refresh):
+    policy = policy_of(text_world.small_model(renderer), renderer)
+    fresh = text_world.episodes(10, skill=0.5, first_game=700)
+    before = share_taking(policy, fresh)
+    monkeypatch.setattr(online_dpo, "score_actions", taste)
+    settings = dataclasses.replace(SETTINGS, steps=16, refresh_every=refresh, learning_rate=5e-3)
+    _, metrics = train_online_dpo(text_world.episodes(30, skill=0.5), policy, policy, settings, tmp_path)
+    assert share_taking(policy, fresh) > before + 0.3
+    scores = [entry["score"] for entry in metrics["curve"] if "score" in entry]  # known where pairs were drawn
+    assert len(scores) == 16 // refresh
+    assert scores[-1] > scores[0]
+    assert metrics["curve"][-1]["kl"] > 0
+    assert 0 < metrics["curve"][0]["paired"] <= 1
+
+
+def test_equal_scores_change_nothing(renderer, policy, tmp_path):
+    before = copy.deepcopy(policy.model.state_dict())
+    prm = policy_of(new_prm(text_world.small_model(renderer)), renderer)  # ½ everywhere
+    _, metrics = train_online_dpo(text_world.episodes(20), policy, prm, SETTINGS, tmp_path)
+    assert metrics["curve"][-1]["tied"] + metrics["curve"][-1]["same"] == 1
+    assert all(torch.equal(before[k], v) for k, v in policy.model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samples": 1}, "samples must be at least 2"),
+        ({"save_every": 5, "refresh_every": 2}, "save_every 5 must be a multiple of refresh_every 2"),
+    ],
+)
+def test_bad_settings(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SETTINGS, **change)
