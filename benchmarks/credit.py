@@ -169,13 +169,14 @@ def measure(games: int, episodes_a_game: int, states: int, truth_rollouts: int, 
 
 
 def _held_out(report: dict) -> dict:
+    """Plain figures, rounded; ``ranking`` by the visits of the less visited action."""
     returns, ranking = report["held_out"], report["ranking"]
-    return {name: returns[name] for name in ("share", "turns", "correlation", "mse", "mse_of_mean")} | {
-        "ranking": ranking["accuracy"],
-        "ranking_low": ranking["ci_low"],
-        "ranking_high": ranking["ci_high"],
-        "pairs": ranking["pairs"],
-    }
+    named = {name: returns[name] for name in ("share", "turns", "correlation", "mse", "mse_of_mean")}
+    return _rounded(named) | {"ranking": [_rounded(row) for row in (ranking, *ranking["by_visits"])]}
+
+
+def _rounded(row: dict) -> dict:
+    return {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items() if not isinstance(v, list)}
 
 
 def main() -> None:
