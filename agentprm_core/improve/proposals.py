@@ -20,7 +20,7 @@ import torch
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.prompt import Rendered
 from agentprm_core.policy.sampler import uniforms
-from agentprm_core.policy.trie import Edge, Leaf, Node, build_trie
+from agentprm_core.policy.trie import Edge, Leaf, Node, Unspeakable, build_trie
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.growing import GrowingTree, Growth
 from agentprm_core.training.packing import Row, cut
@@ -86,7 +86,11 @@ class Proposer:
 
         @lru_cache(maxsize=TRIES)
         def trie(commands: tuple[str, ...]) -> Edge:
-            return build_trie(commands, renderer.action_text, stop_token=renderer.stop_token, unknown_token=unknown)
+            spelt = [((*renderer.action_text(command), renderer.stop_token), command) for command in commands]
+            known = [spelling for spelling in spelt if unknown is None or unknown not in spelling[0]]
+            if not known:
+                raise Unspeakable(f"no admissible command is made of known tokens: {commands}")
+            return build_trie(known)
 
         self.trie = trie
 
@@ -172,8 +176,8 @@ class _Drawing:
 
     def _follow(self, line: _Line, pick: int, members: Sequence[int], log_prob: float, same_branch: bool) -> _Line:
         """The line after ``pick``. The first way goes on with the branch; another reads its few tokens anew."""
-        edge = Edge((), None) if line.node is None else line.node.edges[pick]
         token = pick if line.node is None else line.node.tokens[pick]
+        edge = Edge((), None) if line.node is None else line.node.edge(token)
         return _Line(
             line.row,
             line.turn,
