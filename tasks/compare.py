@@ -37,7 +37,8 @@ def work(stage: Stage) -> None:
     _crown(stage, champion)
     print(iterations_text(rows, {name: read_timing(name) for i in iterations for name in _stages(i)}), flush=True)
     print(f"\nchampion: iteration {champion}", flush=True)
-    stage.report({"champion": champion})
+    with stage.tracking():
+        stage.tracker.log_metrics({"champion": champion})
 
 
 def compared(outcomes: pa.Table) -> list[dict]:

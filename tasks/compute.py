@@ -18,10 +18,12 @@ def use(compute: Compute) -> None:
 def training_settings(stage: Stage, section: Training) -> dict:
     """The keyword arguments that every trainer's settings share."""
     return {
+        "optimizer": section.optimizer,
         "learning_rate": section.learning_rate,
         "batch_tokens": section.batch_tokens,
         "accumulation": section.accumulation,
         "save_every": section.save_every,
         "precision": stage.params.compute.precision,
+        "gradient_checkpointing": stage.params.compute.gradient_checkpointing,
         "seed": stage.seed,
     }

@@ -58,4 +58,4 @@ def _counts(games: list[Game]) -> dict:
 
 
 if __name__ == "__main__":
-    run_stage("games", work, iterated=False)
+    run_stage("games", work, iterated=False, gated=True)

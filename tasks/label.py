@@ -54,4 +54,4 @@ def _of_this_policy(rollouts: pa.Table, stage: Stage) -> None:
 
 
 if __name__ == "__main__":
-    run_stage("label", work, iterated=True)
+    run_stage("label", work, iterated=True, gated=True)

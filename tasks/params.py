@@ -41,6 +41,7 @@ class Compute(Section):
     threads: Count
     """CPU threads of torch. Part of the params because sums in another order give other bytes."""
     precision: Literal["float32", "bfloat16"]
+    gradient_checkpointing: bool
 
 
 class Env(Section):
@@ -85,6 +86,8 @@ class Model(Section):
 class Training(Section):
     """What every trained stage needs."""
 
+    optimizer: Literal["adamw", "muon"]
+    """``muon`` is for models trained from scratch."""
     learning_rate: Rate
     batch_tokens: Count
     accumulation: Count
@@ -280,6 +283,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
             yield key, wanted, f"at most games.train, {games.train}"
     if params.rollout.reset_share and params.demos.games < games.train:
         yield "rollout.reset_share", params.rollout.reset_share, "0 unless every training game has a demonstration"
+    if params.policy.save_every % params.policy.refresh_every:
+        allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
+        yield "policy.save_every", params.policy.save_every, allowed
     numbers = {str(i + 1): i for i in range(len(params.iterations))}
     for number, iteration in params.iterations.items():
         if numbers.get(number) != iteration.prev:

@@ -177,4 +177,4 @@ def _figures(episodes: list[Episode], branches: pa.Table, games: int, max_turns:
 
 
 if __name__ == "__main__":
-    run_stage("rollout", work, iterated=True)
+    run_stage("rollout", work, iterated=True, gated=True)

@@ -19,7 +19,8 @@ from agentprm_core.datasets import whole
 from agentprm_core.envs import UnsupportedGame
 from tasks import layout
 from tasks.clock import Clock, write_timing
-from tasks.gates import Check, GateError, run_gate
+from tasks.gatekeeper import Gatekeeper
+from tasks.gates import Check, GateError
 from tasks.params import Params, ParamsError, load_params
 from tasks.tracking import Tracker
 
@@ -39,6 +40,7 @@ class Stage:
     params: Params
     clock: Clock
     tracker: Tracker
+    gatekeeper: Gatekeeper | None
 
     @property
     def name(self) -> str:
@@ -68,7 +70,7 @@ class Stage:
     def gate(self, checks: Sequence[Check]) -> None:
         """Let data pass, or raise :class:`tasks.gates.GateError`. Comes before anything is written."""
         with self.clock.lap("gates"):
-            results = run_gate(self.name, checks)
+            results = self.gatekeeper.run_gate(self.name, checks)
         print(f"{self.name}: gate passed, {len(results)} expectations", flush=True)
 
     def read(self, *paths: Path) -> None:
@@ -102,16 +104,27 @@ class Stage:
         return self.clock.lap("tracking")
 
 
-def run_stage(task: str, work: Callable[[Stage], None], *, iterated: bool, arguments: Sequence[str] | None = None):
-    """The ``main`` of every stage: parse, validate, track, do ``work``; ends the process unless all went well."""
+def run_stage(
+    task: str,
+    work: Callable[[Stage], None],
+    *,
+    iterated: bool,
+    gated: bool = False,
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """The ``main`` of every stage: parse, validate, track, do ``work``; ends the process unless all went well.
+
+    ``iterated``: it takes ``--iteration``. ``gated``: it calls :meth:`Stage.gate`.
+    """
     clock = Clock()
     iteration = _parse(task, work.__doc__, iterated, arguments)
     params = _params(task, iteration)
     _seed(params.seed)
+    gatekeeper = Gatekeeper() if gated else None
     with clock.lap("tracking"):
         name = task if iteration is None else f"{task}@{iteration}"
         tracker = Tracker(name, iteration, params.model_dump(mode="json"))
-    stage = Stage(task, iteration, params, clock, tracker)
+    stage = Stage(task, iteration, params, clock, tracker, gatekeeper)
     try:
         work(stage)
     except BaseException as error:
@@ -119,6 +132,9 @@ def run_stage(task: str, work: Callable[[Stage], None], *, iterated: bool, argum
         if isinstance(error, _expected()):
             sys.exit(f"{stage.name}: {error}")
         raise
+    finally:
+        if gatekeeper:
+            gatekeeper.end()
     with clock.lap("tracking"):
         tracker.log_metrics(clock.report(), compared=False)
         tracker.end(campaign=task == "compare")

@@ -102,7 +102,7 @@ def load_policy(
     if manifest.get("base"):
         from peft import PeftModel
 
-        model = PeftModel.from_pretrained(model, folder)
+        model = PeftModel.from_pretrained(model, folder, is_trainable=True)  # as full weights are
     if model.get_input_embeddings().num_embeddings < len(tokenizer):
         raise CheckpointError(
             f"{source}: the model embeds {model.get_input_embeddings().num_embeddings} tokens, "

@@ -1,0 +1,106 @@
+"""Stage ``prm``: a process reward model of π_{i−1}'s turns, and how well it ranks actions nobody trained it on.
+
+Trained on the training games' turns (and on the branches at their states, where params.yaml asks for those), validated
+on the other games. The figure that matters is the ranking: at held-out states with several tried actions, how often the
+PRM orders two of them as their measured returns do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from agentprm_core.prm.ranking import ranking_accuracy
+
+from agentprm_core.branches import BRANCHES
+from agentprm_core.credit.branching import branch_values
+from agentprm_core.datasets import episodes_from_table, read_table, whole
+from agentprm_core.policy.models import Policy, load_policy, new_model, save_policy
+from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.rows import Labelled, Tried
+from agentprm_core.prm.score import score_actions
+from agentprm_core.prm.train import PrmSettings, train_prm
+from agentprm_core.types import EPISODES, LABELS
+from tasks import layout
+from tasks.compute import training_settings, use
+from tasks.stage import Stage, run_stage, write_json
+
+
+def work(stage: Stage) -> None:
+    """Train and validate a process reward model."""
+    use(stage.params.compute)
+    section, i = stage.params.prm, stage.iteration
+    stage.read(layout.rollouts(i), layout.labels(i), layout.policy(stage.prev))
+    train, held_out = labelled(stage)
+    policy = load_policy(layout.policy(stage.prev), device=stage.params.compute.device)
+    settings = PrmSettings(
+        **training_settings(stage, section),
+        epochs=section.epochs,
+        loss=section.loss,
+        observation_weight=section.observation_weight,
+        margin=section.margin,
+        beta=section.beta,
+        gamma=stage.params.label.gamma,
+        lam=section.lam,
+    )
+    model, figures = train_prm(train, policy.renderer, start(stage, policy), settings, stage.scratch, held_out)
+    with whole(layout.prm(i)) as folder:
+        save_policy(model, policy.tokenizer, folder, kind="prm")
+    curve = figures.pop("curve")
+    write_json(curve, layout.PLOTS / f"prm-{i}.json")
+    figures["ranking"] = ranking(model, policy, held_out, section.batch_tokens, stage.seed)
+    stage.report_training(figures, curve)
+    stage.wrote(layout.prm(i))
+
+
+def labelled(stage: Stage) -> tuple[list[Labelled], list[Labelled]]:
+    """(training, held-out) episodes with the worth of their turns and of the actions tried beside them."""
+    label, i = stage.params.label, stage.iteration
+    episodes = list(episodes_from_table(read_table(layout.episodes(i), EPISODES)))
+    labels = read_table(layout.labels(i), LABELS)
+    branches = read_table(layout.branches(i), BRANCHES)
+    tried = _tried(branch_values(branches, gamma=label.gamma, outcome=label.outcome))
+    q_N, splits = labels["q"].to_numpy(), labels["split"].to_pylist()
+    sides: dict[str, list[Labelled]] = {"train": [], "validation": []}
+    first = 0
+    for episode in episodes:
+        q_T = q_N[first : first + episode.length].copy()
+        q_T[: episode.start] = np.nan  # replayed: not the policy's turns
+        sides[splits[first]].append(Labelled(episode, q_T, tried[episode.game_id, episode.index]))
+        first += episode.length
+    return sides["train"], sides["validation"]
+
+
+def start(stage: Stage, policy: Policy):
+    """The model to train: on the trunk of π_{i−1}, of π₀, or on a fresh one."""
+    section, model = stage.params.prm, stage.params.model
+    if section.start == "previous":
+        return new_prm(policy.model)
+    if section.start == "sft":
+        return new_prm(load_policy(layout.policy(0), device=stage.params.compute.device).model)
+    sizes = {name: getattr(model, name) for name in ("width", "layers", "heads", "kv_heads", "context")}
+    return new_prm(new_model(policy.tokenizer, **sizes, seed=stage.seed).to(stage.params.compute.device))
+
+
+def ranking(model, policy: Policy, held_out: Sequence[Labelled], batch_tokens: int, seed: int) -> dict:
+    """The PRM's order of the actions tried at held-out states, against that of their measured returns."""
+    branched = [item for item in held_out if item.tried]
+    episodes = [item.episode for item in branched]
+    actions = [[(tried.turn, tried.action) for tried in item.tried] for item in branched]
+    scores = score_actions(model, policy.renderer, episodes, actions, batch_tokens)
+    state = [f"{item.episode.game_id}/{item.episode.index}/{tried.turn}" for item in branched for tried in item.tried]
+    q = [tried.q for item in branched for tried in item.tried]
+    return ranking_accuracy(state, np.array(q), np.concatenate(scores), seed=seed)
+
+
+def _tried(values: pa.Table) -> dict[tuple[str, int], list[Tried]]:
+    found: dict[tuple[str, int], list[Tried]] = defaultdict(list)
+    for row in values.to_pylist():
+        found[row["game_id"], row["episode"]].append(Tried(row["turn"], row["action"], row["q"]))
+    return found
+
+
+if __name__ == "__main__":
+    run_stage("prm", work, iterated=True)
