@@ -1,15 +1,14 @@
 """Runs a Hugging Face model over a cache of slots: ragged new tokens in, hidden states where they are wanted out.
 
 One call reads the new tokens of many slots, packed end to end without padding. Everything but attention works on the
-packed row; attention goes through transformers' own hook (``ALL_ATTENTION_FUNCTIONS``): it writes the new keys and
-values into the cache, and reads each slot's rows in buckets of like size. So any causal model of the library that uses
-the hook runs here, with or without LoRA, and the same code serves the policy and the PRM.
+packed row; attention writes the new keys and values into the cache and reads each slot's rows. Llama and its kin run
+through :mod:`agentprm_core.policy.llama`, any other causal model through transformers' own forward and its attention
+hook (``ALL_ATTENTION_FUNCTIONS``); with or without LoRA. The same code serves the policy and the PRM.
 
 A slot's new tokens may fan out into *branches* that see the slot's history and themselves, but not each other: that is
 how a PRM scores many candidate actions of one state in one call.
 
-Shapes: ``N`` packed tokens, ``R`` places read, ``B`` slots of a bucket, ``Q`` its most new tokens, ``L`` its longest
-slot, ``H`` query heads, ``K`` key-value heads, ``D`` head size.
+Shapes: ``N`` packed tokens, ``R`` places read, ``H`` query heads, ``D`` head size.
 """
 
 from __future__ import annotations
@@ -19,16 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from agentprm_core.policy.cache import KeyValueCache, slot_bytes
+from agentprm_core.policy.llama import LlamaTrunk, is_kin
+from agentprm_core.policy.slot_attention import Plan, Queries, attend
 
 ATTENTION = "agentprm_slots"
-BUCKET_STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Slots with about as many new tokens share a bucket, so that little of its query block is padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +38,23 @@ class Extension:
     branches: Sequence[Sequence[int]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    slots_B: torch.Tensor
-    queries_BQ: torch.Tensor
-    """Indices into the packed tokens; a short slot's row is filled up with its first token."""
-    length: int
-    mask: torch.Tensor
-    """[B, 1, H/K · Q, L], 0 where a query sees a key and −inf where not."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Where the packed tokens of one call go and what they see."""
-
-    cache: KeyValueCache
-    places_N: torch.Tensor
-    buckets: tuple[_Bucket, ...]
-
-
 class CachedModel:
     """A causal model or a token scorer with a key-value cache of ``slots`` conversations of ``context`` tokens."""
 
-    def __init__(self, model: PreTrainedModel, *, slots: int, context: int) -> None:
-        """Raises ValueError where the model cannot hold ``context`` tokens."""
+    def __init__(self, model: PreTrainedModel, *, slots: int, context: int, branch_room: int = 0) -> None:
+        """``branch_room``: tokens that the branches of one extension may have together, beyond the context.
+
+        Raises ValueError where the model cannot hold ``context`` tokens.
+        """
         base = model.get_base_model() if hasattr(model, "peft_config") else model
-        self.config = base.config
-        _check_context(self.config, context)
-        self._trunk = getattr(base, base.base_model_prefix)
+        config = base.config
+        _check_context(config, context)
+        trunk = getattr(base, base.base_model_prefix)
+        self._trunk = LlamaTrunk(trunk, context) if is_kin(base) else _HookedTrunk(trunk)
         self._head: nn.Module = base.score if hasattr(base, "score") else base.get_output_embeddings()
-        self.device = base.device
-        self.cache = KeyValueCache(slots=slots, device=base.device, **_sizes(self.config, context, base.dtype))
-        self._minus_infinity = torch.finfo(base.dtype).min
-        self._groups = self.config.num_attention_heads // self.config.num_key_value_heads
+        self.device, self.context = base.device, context
+        self.cache = KeyValueCache(slots=slots, device=base.device, **_sizes(config, context + branch_room, base.dtype))
+        self._groups = config.num_attention_heads // config.num_key_value_heads
         self.tokens_read = 0
 
     @torch.inference_mode()
@@ -80,26 +62,21 @@ class CachedModel:
         """Read the new tokens; returns the last hidden states [R, width] of each extension in order.
 
         An extension without branches is read at its last token, one with branches at the last token of each branch.
-        Raises ValueError for one without a token, and where a slot would outgrow the context.
+        Raises ValueError for one without a token, for two of one slot, and where a slot would outgrow the context.
         """
-        segments = _Segments.of(extensions, self.cache)
-        plan = self._plan(segments)
-        self.tokens_read += segments.total
-        configured = self.config._attn_implementation
-        self.config._attn_implementation = ATTENTION
-        try:
-            hidden = self._trunk(
-                input_ids=self._tensor(segments.tokens)[None],
-                position_ids=self._tensor(segments.positions)[None],
-                attention_mask=_NO_MASK,
-                use_cache=False,
-                slots_plan=plan,
-            ).last_hidden_state[0]
-        finally:
-            self.config._attn_implementation = configured
+        pack = _Pack.of(extensions, self.cache, self.context)
+        self.tokens_read += len(pack.tokens)
+        places = self._tensor(pack.queries.slots * self.cache.context + pack.queries.rows)
+        every, last = (
+            Plan(self.cache, places, queries.buckets(self._groups, self.cache.rows.dtype, self.device))
+            for queries in (pack.queries, pack.last)
+        )
+        hidden = self._trunk(
+            self._tensor(pack.tokens), self._tensor(pack.positions), self._tensor(pack.read), every, last
+        )
         for extension in extensions:
             self.cache.lengths[extension.slot] += len(extension.tokens)
-        return hidden[self._tensor(segments.read)]
+        return hidden[self._tensor(pack.order)]
 
     @torch.inference_mode()
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -107,28 +84,7 @@ class CachedModel:
         return self._head(hidden).float()
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device, non_blocking=True)
-
-    def _plan(self, segments: _Segments) -> _Plan:
-        places = segments.slots * self.cache.context + segments.rows
-        buckets = tuple(self._bucket(segments, group) for group in segments.groups())
-        return _Plan(self.cache, self._tensor(places), buckets)
-
-    def _bucket(self, segments: _Segments, group: np.ndarray) -> _Bucket:
-        first, count = segments.first[group], segments.count[group]
-        offsets = np.arange(count.max())
-        queries_BQ = first[:, None] + np.where(offsets < count[:, None], offsets, 0)
-        length = int(segments.rows[queries_BQ].max()) + 1
-        keys_L = np.arange(length)
-        queries = queries_BQ[:, :, None]
-        seen_BQL = (keys_L < segments.history[queries]) | (
-            (keys_L >= segments.start[queries]) & (keys_L <= segments.rows[queries])
-        )
-        hidden_BQL = self._tensor(~seen_BQL)
-        mask = torch.zeros(hidden_BQL.shape, dtype=self.cache.rows.dtype, device=self.device)
-        mask.masked_fill_(hidden_BQL, self._minus_infinity)
-        mask = mask[:, None].expand(-1, self._groups, -1, -1).reshape(len(group), 1, -1, length)
-        return _Bucket(self._tensor(segments.slots[first]), self._tensor(queries_BQ), length, mask)
+        return torch.from_numpy(array).to(self.device)
 
 
 def slots_within(model: PreTrainedModel, *, context: int, memory_mb: float) -> int:
@@ -141,30 +97,29 @@ def slots_within(model: PreTrainedModel, *, context: int, memory_mb: float) -> i
 
 
 @dataclass(frozen=True, slots=True)
-class _Segments:
-    """The packed tokens of one call, as arrays. Per token: id, slot, row in the slot, position, what it sees
-    (rows before ``history``, and rows from ``start`` to its own). Per extension: its first token and their count."""
+class _Pack:
+    """The tokens of one call end to end: their ids and positions, the queries they make, and which are read."""
 
     tokens: np.ndarray
-    slots: np.ndarray
-    rows: np.ndarray
     positions: np.ndarray
-    history: np.ndarray
-    start: np.ndarray
-    first: np.ndarray
-    count: np.ndarray
+    queries: Queries
     read: np.ndarray
-
-    @property
-    def total(self) -> int:
-        return len(self.tokens)
+    """Per read place its token."""
+    last: Queries
+    """The queries of those."""
+    order: np.ndarray
+    """Per read place, in the order of the caller's extensions, its number in ``read``."""
 
     @classmethod
-    def of(cls, extensions: Sequence[Extension], cache: KeyValueCache) -> _Segments:
+    def of(cls, extensions: Sequence[Extension], cache: KeyValueCache, context: int) -> _Pack:
+        """Slots are sorted by their new tokens, then by what they hold: neighbours share a bucket of attention."""
+        sizes = [(len(e.tokens) + sum(map(len, e.branches)), cache.lengths[e.slot]) for e in extensions]
+        order = sorted(range(len(extensions)), key=sizes.__getitem__)
         tokens: list[int] = []
         segments: list[tuple[int, int, int, int]] = []  # slot, first row, position of it, tokens
-        first, read = [], []
-        for extension in extensions:
+        first, read, reads = [], [], [1] * len(extensions)
+        for number in order:
+            extension = extensions[number]
             first.append(len(tokens))
             row = cache.lengths[extension.slot]
             if extension.tokens:
@@ -173,69 +128,99 @@ class _Segments:
                 row += len(extension.tokens)
             if not extension.branches:
                 read.append(len(tokens) - 1)
-            position = row
-            for branch in extension.branches:
-                tokens += branch
-                segments.append((extension.slot, row, position, len(branch)))
-                row += len(branch)
-                read.append(len(tokens) - 1)
-            if row > cache.context:
-                raise ValueError(f"slot {extension.slot} would hold {row} tokens, its context is {cache.context}")
+            else:
+                _fan_out(extension, row, tokens, segments, read)
+                reads[number] = len(extension.branches)
+                row += sum(map(len, extension.branches))
+            _check_room(extension, row, cache, context)
         slot, row, position, count = np.array(segments, dtype=np.int64).T
-        if not count.all():
-            raise ValueError("an extension or a branch without a token")
+        if not count.all() or len({e.slot for e in extensions}) < len(extensions):
+            raise ValueError("an extension or a branch without a token, or two extensions of one slot")
         begin = np.cumsum(count) - count
         within = np.arange(len(tokens)) - np.repeat(begin, count)
-        first = np.array(first)
-        return cls(
-            tokens=np.array(tokens),
+        queries = Queries(
             slots=np.repeat(slot, count),
             rows=np.repeat(row, count) + within,
-            positions=np.repeat(position, count) + within,
             history=np.repeat(position, count),
             start=np.repeat(row, count),
-            first=first,
-            count=np.diff(first, append=len(tokens)),
-            read=np.array(read),
+            first=np.array(first),
+            count=np.array([sizes[number][0] for number in order]),
+        )
+        read, reads = np.array(read), np.array(reads)
+        here = reads[order]
+        first_read = np.cumsum(here) - here
+        back = np.argsort(np.repeat(order, here), kind="stable")
+        return cls(
+            np.array(tokens),
+            np.repeat(position, count) + within,
+            queries,
+            read,
+            queries.some(read, first_read, here),
+            back,
         )
 
-    def groups(self) -> list[np.ndarray]:
-        """Extensions of like size, shortest slots first."""
-        size = np.searchsorted(BUCKET_STEPS, self.count)
-        order = np.lexsort((self.rows[self.first], size))
-        return np.split(order, np.flatnonzero(np.diff(size[order])) + 1)
+
+def _fan_out(
+    extension: Extension, row: int, tokens: list[int], segments: list[tuple[int, int, int, int]], read: list[int]
+) -> None:
+    position = row
+    for branch in extension.branches:
+        tokens += branch
+        segments.append((extension.slot, row, position, len(branch)))
+        row += len(branch)
+        read.append(len(tokens) - 1)
 
 
-def _attend(
+def _check_room(extension: Extension, rows: int, cache: KeyValueCache, context: int) -> None:
+    longest = cache.lengths[extension.slot] + len(extension.tokens) + max(map(len, extension.branches), default=0)
+    if longest > context:
+        raise ValueError(f"slot {extension.slot} would hold {longest} tokens, its context is {context}")
+    if rows > cache.context:
+        raise ValueError(f"slot {extension.slot}: its branches need {rows} rows, the cache has {cache.context}")
+
+
+class _HookedTrunk:
+    """transformers' own forward, its attention replaced for the time of the call."""
+
+    def __init__(self, trunk: nn.Module) -> None:
+        self._trunk = trunk
+
+    def __call__(
+        self, tokens_N: torch.Tensor, positions_N: torch.Tensor, read_R: torch.Tensor, every: Plan, last: Plan
+    ) -> torch.Tensor:
+        config = self._trunk.config
+        configured = config._attn_implementation
+        config._attn_implementation = ATTENTION
+        try:
+            hidden = self._trunk(
+                input_ids=tokens_N[None],
+                position_ids=positions_N[None],
+                attention_mask=_NO_MASK,
+                use_cache=False,
+                slots_plan=every,
+            ).last_hidden_state[0]
+        finally:
+            config._attn_implementation = configured
+        return hidden[read_R]
+
+
+def _hook(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor,
     scaling: float,
-    slots_plan: _Plan,
+    slots_plan: Plan,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
-    """The attention of one layer for packed tokens; ``query`` is [1, H, N, D], the result [1, N, H, D]."""
-    heads, total, width = query.shape[1:]
-    kv_heads = key.shape[1]
-    cache, layer = slots_plan.cache, module.layer_idx
-    cache.write(layer, slots_plan.places_N, key[0].transpose(0, 1), value[0].transpose(0, 1))
-    query_NHD = query[0].transpose(0, 1)
-    out_NHD = torch.empty(total, heads, width, dtype=query.dtype, device=query.device)
-    for bucket in slots_plan.buckets:
-        size, most = bucket.queries_BQ.shape
-        keys, values = cache.read(layer, bucket.slots_B, bucket.length)
-        # the query heads that share a key-value head are folded into the queries: keys and values are never repeated
-        packed = query_NHD[bucket.queries_BQ.view(-1)].view(size, most, kv_heads, -1, width)
-        folded = packed.permute(0, 2, 3, 1, 4).reshape(size, kv_heads, -1, width)
-        seen = F.scaled_dot_product_attention(folded, keys, values, attn_mask=bucket.mask, scale=scaling)
-        seen = seen.view(size, kv_heads, -1, most, width).permute(0, 3, 1, 2, 4).reshape(size * most, heads, width)
-        out_NHD.index_copy_(0, bucket.queries_BQ.view(-1), seen)  # a padded query repeats its slot's first one
-    return out_NHD[None], None
+    """The attention of one layer; ``query`` is [1, H, N, D], the result [1, N, H, D]."""
+    slots_plan.write(module.layer_idx, key[0].transpose(0, 1), value[0].transpose(0, 1))
+    seen = attend(slots_plan, module.layer_idx, query[0].transpose(0, 1), scaling)
+    return seen[None].contiguous(), None
 
 
-ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _hook)
 
 _NO_MASK = torch.empty(1, 1, 1, 1)
 """A mask of four dimensions is handed on untouched: the plan holds the real ones."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import torch
 
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.runner import CachedModel, Extension
-from agentprm_core.policy.trie import Edge, Leaf, Node, build_trie
+from agentprm_core.policy.trie import Edge, Leaf, Node, Spelling, Unspeakable, build_trie
 
 TRIES = 20_000
 """Tries kept: the same lists of commands come up again and again in the episodes of one game."""
@@ -97,10 +97,20 @@ class Sampler:
         self._ready: list[tuple[int, tuple[Decision, ...]]] = []
         unknown = policy.tokenizer.unk_token_id
 
+        @cache  # of commands there are few thousand; None for one that would be spelt like others
+        def spell(command: str) -> Spelling | None:
+            tokens = self._renderer.action_text(command)
+            known = unknown is None or unknown not in tokens
+            return ((*tokens, self._renderer.stop_token), command) if known else None
+
         @lru_cache(maxsize=TRIES)
         def trie(commands: tuple[str, ...]) -> Edge:
-            encode, stop = self._renderer.action_text, self._renderer.stop_token
-            return build_trie(commands, encode, stop_token=stop, unknown_token=unknown)
+            spelt = [spelling for command in commands if (spelling := spell(command)) is not None]
+            if not spelt:
+                raise Unspeakable(
+                    f"none of the {len(commands)} admissible commands is made of known tokens: {commands}"
+                )
+            return build_trie(spelt)
 
         self._trie = trie
 
@@ -241,11 +251,12 @@ class Sampler:
             if line.node is None:
                 self._advance_freely(state, line, pick, samples, log_prob)
                 continue
-            edge = line.node.edges[pick]
+            token = line.node.tokens[pick]
+            edge = line.node.edge(token)
             if isinstance(edge.end, Leaf):
                 state.decisions.append(Decision(edge.end.command, "", log_prob, len(samples)))
             else:
-                feed = (line.node.tokens[pick], *edge.forced)
+                feed = (token, *edge.forced)
                 state.lines.append(_Line(len(state.path), feed, edge.end, samples, log_prob, line.depth + 1))
 
     def _advance_freely(self, state: _Seat, line: _Line, token: int, samples: tuple[int, ...], log_prob: float) -> None:

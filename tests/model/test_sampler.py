@@ -83,17 +83,18 @@ def decide(player, seat, samples):
 
 @pytest.mark.parametrize("constrained", [True, False])
 def test_many_samples_of_one_state_follow_its_distribution(constrained):
-    policy = toy.policy(sharpness=3.0)
+    policy = toy.policy()
     seen = toy.ToyWorld().reset(toy.game(1))
     player = sampler(policy, constrained=constrained)
     seat = player.open(seed=11)
     player.see(seat, seen.text, seen.admissible)
-    decisions = decide(player, seat, 4000)
-    assert sum(d.count for d in decisions) == 4000
+    samples = 4000 if constrained else 400  # free decoding of a random model hardly ever says the same twice
+    decisions = decide(player, seat, samples)
+    assert sum(d.count for d in decisions) == samples
     assert len({d.action for d in decisions}) == len(decisions) or not constrained
     for decision in decisions[:5]:
         p = math.exp(decision.log_prob)
-        assert decision.count / 4000 == pytest.approx(p, abs=5 * math.sqrt(p / 4000))
+        assert decision.count / samples == pytest.approx(p, abs=5 * math.sqrt(p / samples))
 
 
 def test_sampling_many_leaves_the_conversation_as_it_was():

@@ -1,0 +1,105 @@
+"""Attention of packed tokens over a cache of slots: which keys each query sees, in buckets of like slots.
+
+Slots differ in how many new tokens they bring and in how much they hold. Padding all to the largest would double the
+work, a call for each would drown in overhead. So the slots come sorted by both, those with equally many queries share
+a bucket up to :data:`BUCKET` of them, and a bucket's keys are read up to its longest slot.
+
+Shapes: ``N`` packed tokens, ``B`` slots of a bucket, ``Q`` queries of each, ``L`` its longest slot, ``H`` query heads,
+``K`` key-value heads, ``D`` head size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from agentprm_core.policy.cache import KeyValueCache
+
+BUCKET = 16
+"""Slots a bucket at most: more would read further past the end of the short ones, and out of a core's own cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    first: int
+    """The bucket's queries are B · Q neighbours from here."""
+    slots_B: torch.Tensor
+    queries: int
+    length: int
+    mask: torch.Tensor
+    """[B, 1, Q · H/K, L], 0 where a query sees a key and −inf where not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the packed tokens of one call go and what they see."""
+
+    cache: KeyValueCache
+    places_N: torch.Tensor
+    """slot × C + row of each token."""
+    buckets: tuple[Bucket, ...]
+
+    def write(self, layer: int, keys_NKD: torch.Tensor, values_NKD: torch.Tensor) -> None:
+        self.cache.write(layer, self.places_N, keys_NKD, values_NKD)
+
+
+def attend(plan: Plan, layer: int, query_NHD: torch.Tensor, scaling: float) -> torch.Tensor:
+    """What each query reads from its slot, [N, H, D]. The keys of this call are written before."""
+    heads, width = query_NHD.shape[1:]
+    out_NHD = torch.empty_like(query_NHD)
+    for bucket in plan.buckets:
+        keys, values = plan.cache.read(layer, bucket.slots_B, bucket.length)
+        size, kv_heads = keys.shape[:2]
+        here = slice(bucket.first, bucket.first + size * bucket.queries)
+        # the query heads that share a key-value head are folded into the queries: keys and values are never repeated
+        folded = query_NHD[here].view(size, bucket.queries, kv_heads, -1, width).transpose(1, 2)
+        folded = folded.reshape(size, kv_heads, -1, width)
+        seen = F.scaled_dot_product_attention(folded, keys, values, attn_mask=bucket.mask, scale=scaling)
+        seen = seen.view(size, kv_heads, bucket.queries, -1, width).transpose(1, 2)
+        out_NHD[here] = seen.reshape(-1, heads, width)
+    return out_NHD
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The queries of one call as arrays, slot by slot, slots sorted by their number of queries and then by length.
+
+    Per query: its slot, its row there, and what it sees (rows before ``history``, and rows from ``start`` to its own).
+    Per slot: its first query and their count.
+    """
+
+    slots: np.ndarray
+    rows: np.ndarray
+    history: np.ndarray
+    start: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+
+    def some(self, chosen: np.ndarray, first: np.ndarray, count: np.ndarray) -> Queries:
+        """Those of ``chosen``, ``count`` of each slot from ``first`` of them."""
+        return Queries(self.slots[chosen], self.rows[chosen], self.history[chosen], self.start[chosen], first, count)
+
+    def buckets(self, groups: int, dtype: torch.dtype, device: torch.device) -> tuple[Bucket, ...]:
+        """``groups``: query heads a key-value head."""
+        edges = [0, *(np.flatnonzero(np.diff(self.count)) + 1).tolist(), len(self.count)]
+        parts = [(a, min(a + BUCKET, end)) for start, end in zip(edges, edges[1:]) for a in range(start, end, BUCKET)]
+        return tuple(self._bucket(a, b, groups, dtype, device) for a, b in parts)
+
+    def _bucket(self, begin: int, end: int, groups: int, dtype: torch.dtype, device: torch.device) -> Bucket:
+        first, count = int(self.first[begin]), int(self.count[begin])
+        here = slice(first, first + count * (end - begin))
+        rows = self.rows[here, None]
+        length = int(rows.max()) + 1
+        keys = np.arange(length)
+        seen = keys <= rows
+        history = self.history[here, None]
+        if count > 1 and (self.start[here, None] > history).any():  # branches: what lies between belongs to others
+            seen &= (keys < history) | (keys >= self.start[here, None])
+        hidden = torch.from_numpy(~seen).to(device).view(end - begin, 1, count, 1, length)
+        mask = torch.zeros(end - begin, 1, count, groups, length, dtype=dtype, device=device)
+        mask.masked_fill_(hidden, torch.finfo(dtype).min)
+        slots = torch.from_numpy(self.slots[here][::count].copy()).to(device)
+        return Bucket(first, slots, count, length, mask.view(end - begin, 1, -1, length))
