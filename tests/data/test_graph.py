@@ -1,0 +1,89 @@
+"""dvc.yaml against the code: every stage's module, parameters and outs are what the tasks know."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks import layout
+from tasks.params import PARAMS
+
+ROOT = Path(__file__).parents[2]
+STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+RAW = yaml.safe_load((ROOT / PARAMS).read_text())
+ELSEWHERE = {
+    "sft": {"sft.save_every"},
+    "prm": {"prm.save_every", "prm.require_ranking"},
+    "policy": {"policy.save_every"},
+}
+"""Keys of a stage's own section that do not decide its outs (or are another stage's to heed)."""
+
+
+def definition(name: str) -> dict:
+    return STAGES[name].get("do", STAGES[name])
+
+
+def leaves(section: dict, prefix: str) -> set[str]:
+    return {
+        leaf
+        for key, value in section.items()
+        for leaf in (leaves(value, f"{prefix}.{key}") if isinstance(value, dict) else {f"{prefix}.{key}"})
+    }
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_lists_single_keys_that_exist_and_all_of_its_own(name):
+    listed = definition(name)["params"]
+    for key in listed:
+        value = RAW
+        for part in key.split("."):
+            value = value[part]
+        assert not isinstance(value, dict) or key in ("iterations", "policies"), f"{key} is a section"
+    own = leaves(RAW.get(name, {}), name)
+    assert own - set(listed) == ELSEWHERE.get(name, set())
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_depends_on_its_module(name):
+    assert f"tasks/{name}.py" in definition(name)["deps"]
+    assert definition(name)["cmd"].startswith(f"python -m tasks.{name}")
+    for path in definition(name)["deps"]:
+        assert path.startswith("data/") or (ROOT / path).exists(), path
+
+
+def test_outs_lie_where_the_tasks_put_them():
+    outs = {out for name in STAGES for out in definition(name)["outs"] + definition(name).get("metrics", [])}
+    for path in (
+        layout.games("train").parent, layout.DEMOS.parent, layout.policy(0), layout.ITERATIONS, layout.REPORTS,
+        layout.metrics("games"), layout.metrics("sft"),
+    ):  # fmt: skip
+        assert path.as_posix() in outs
+    for place in (
+        layout.policy, layout.prm, layout.rollouts, layout.headline,
+        lambda i: layout.labels(i).parent, lambda i: layout.pairs(i).parent, lambda i: layout.outcomes(i).parent,
+        lambda i: layout.metrics(f"rollout-{i}"), lambda i: layout.metrics(f"evaluate-{i}"),
+    ):  # fmt: skip
+        assert place(7).as_posix() in {out.replace("${key}", "7") for out in outs}
+
+
+def test_dvc_reads_the_graph(tmp_path):
+    for name in ("dvc.yaml", PARAMS):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    run = {"cwd": tmp_path, "check": True, "capture_output": True, "text": True}
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], **run)
+    listed = subprocess.run([sys.executable, "-m", "dvc", "stage", "list", "--name-only"], **run).stdout.split()
+    assert listed == [
+        "games", "demos", "sft",
+        *(f"{name}@{i}" for name in ("rollout", "label", "prm", "policy") for i in (1, 2, 3)),
+        *(f"evaluate@{i}" for i in range(4)), "compare",
+    ]  # fmt: skip
+
+
+def test_nothing_of_the_core_imports_the_orchestration():
+    found = subprocess.run(
+        ["grep", "-rnE", r"^\s*(import|from) (prefect|dvc|mlflow|great_expectations|tasks|flows)", "agentprm_core"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.stdout == ""
