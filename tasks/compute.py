@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
+from transformers.utils import logging
 
 from tasks.params import Compute, Training
 from tasks.stage import Stage, StageError
@@ -13,6 +16,13 @@ def use(compute: Compute) -> None:
     if compute.device == "cuda" and not torch.cuda.is_available():
         raise StageError("params.yaml: compute.device is 'cuda', and torch sees no GPU here (CUDA_VISIBLE_DEVICES?)")
     torch.set_num_threads(compute.threads)
+    quiet()
+
+
+def quiet() -> None:
+    """No progress bars of transformers' own where nobody watches."""
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
 
 
 def training_settings(stage: Stage, section: Training) -> dict:

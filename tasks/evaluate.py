@@ -23,7 +23,7 @@ from agentprm_core.evaluate import outcomes_table, summary
 from agentprm_core.policy.models import CheckpointError, Policy, load_policy
 from agentprm_core.types import GAMES, Game
 from tasks import layout
-from tasks.compute import use
+from tasks.compute import quiet, use
 from tasks.demos import choose
 from tasks.playing import METHODS, Way, play_games, scores
 from tasks.stage import Stage, run_stage, write_json
@@ -122,6 +122,7 @@ def find_games(root: Path, split: str, limit: int | None = None) -> list[Game]:
 def standalone(arguments: argparse.Namespace) -> dict:
     """One checkpoint on one split, as the command line says. Returns the figures."""
     start = time.perf_counter()
+    quiet()
     policy = load_policy(arguments.policy, device=arguments.device)
     prm = load_policy(arguments.prm, kind="prm", device=arguments.device) if arguments.prm else None
     games = find_games(arguments.games, arguments.split, arguments.limit)

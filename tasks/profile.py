@@ -1,7 +1,7 @@
 """Profiles: named overrides of params.yaml, in ``profiles/NAME.yaml``.
 
-    python -m tasks.profile smoke | xargs dvc exp run    # as an experiment, by DVC's own means
-    python -m tasks.profile smoke --write                # into params.yaml, its comments kept
+    dvc exp run $(python -m tasks.profile smoke)     # as an experiment, by DVC's own means
+    python -m tasks.profile smoke --write            # into params.yaml, its comments kept
 
 The first form prints ``-S key=value`` for each override. Nothing that params.yaml may not hold is written or printed.
 """
@@ -9,7 +9,6 @@ The first form prints ``-S key=value`` for each override. Nothing that params.ya
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -75,6 +74,8 @@ def _hydra(value) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
         return f"[{','.join(map(_hydra, value))}]"
+    if set(str(value)) & set(" \t'\"$`\\*?;&|<>(){}"):
+        raise ParamsError(f"{value!r}: a profile's text is printed for the shell and must not need quotes")
     return str(value)
 
 
@@ -89,7 +90,7 @@ def main() -> None:
         else:
             overrides = load_profile(asked.name)
             validate(overridden(yaml.safe_load(PARAMS.read_text()), overrides), f"{PROFILES / asked.name}.yaml")
-            print(" ".join(f"-S {shlex.quote(argument)}" for argument in arguments(overrides)))
+            print(" ".join(f"-S {argument}" for argument in arguments(overrides)))
     except ParamsError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
