@@ -35,9 +35,19 @@ lock:  ## requirements.lock anew, from what is installed
 
 DATABASE := $(if $(MLFLOW_TRACKING_URI),,mlflow.db)
 
+# Another profile is a DVC experiment: its overrides go into params.yaml, and `dvc exp show` lays it beside the others.
 run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the table of iterations
+ifeq ($(PROFILE),default)
 	dvc repro
+else
+	overrides=$$(python -m tasks.profile $(PROFILE)) && eval "dvc exp run $$overrides"
+endif
 	@python -m flows.summary
+
+smoke: $(INSTALLED)  ## The smoke profile, from nothing, in a clone of the last commit
+	rm -rf .scratch/smoke
+	git clone --quiet . .scratch/smoke
+	cd .scratch/smoke && python -m tasks.profile smoke --write && dvc repro && python -m flows.summary
 
 mlflow.db: | $(INSTALLED)
 	@python -c "import mlflow; mlflow.set_tracking_uri('sqlite:///mlflow.db'); mlflow.search_experiments()"

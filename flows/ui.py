@@ -23,8 +23,8 @@ from flows.leash import leashed
 from flows.provision import CPU_POOL
 
 HOST = "127.0.0.1"
-START_SECONDS = 120
-"""How long a server may take until it answers. The first start also makes its database."""
+START_SECONDS = 300
+"""How long a server may take until it answers. The first start also makes a database, and the machine may be busy."""
 
 
 class NotStarted(RuntimeError):

@@ -30,7 +30,7 @@ def post(api: str, path: str, body: dict) -> dict | list:
         return json.load(answer)
 
 
-def wait_for(path: Path, text: str, process: subprocess.Popen, seconds: float = 240) -> None:
+def wait_for(path: Path, text: str, process: subprocess.Popen, seconds: float = 400) -> None:
     deadline = time.monotonic() + seconds
     while text not in (path.read_text() if path.exists() else ""):
         assert process.poll() is None and time.monotonic() < deadline, path.read_text()
