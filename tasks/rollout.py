@@ -7,6 +7,7 @@ the one before it stopped. Finished portions are kept in scratch: a killed run p
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import sys
 from collections.abc import Iterator
@@ -34,8 +35,8 @@ from tasks.compute import use
 from tasks.stage import Stage, run_stage
 from tasks.suites import rollouts_suite
 
-_PORTION = 512
-"""Episodes that a kill can cost."""
+_PORTIONS = 8
+"""A rollout is kept in so many portions (fewer where they would leave slots empty): a kill costs one."""
 
 
 def work(stage: Stage) -> None:
@@ -115,8 +116,7 @@ def _starts(stage: Stage, games: list[Game]) -> Iterator[Start]:
 
 
 def _parts(stage: Stage, begun: list[Start]) -> Iterator[tuple[int, list[Start]]]:
-    """Portions of whole games."""
-    size = max(1, _PORTION // stage.params.rollout.episodes_per_game) * stage.params.rollout.episodes_per_game
+    size = max(stage.params.rollout.slots, math.ceil(len(begun) / _PORTIONS))
     return enumerate(begun[at : at + size] for at in range(0, len(begun), size))
 
 

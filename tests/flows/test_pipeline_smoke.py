@@ -1,0 +1,170 @@
+"""The whole graph with one small iteration: by DVC, and again stage by stage with a kill in the middle, to the byte.
+
+The graph, the code and the parameters are this tree's, in a folder of their own; only the numbers are smaller.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import yaml
+from mlflow import MlflowClient
+
+from tasks import layout
+from tasks.params import PARAMS
+from tasks.profile import overridden
+
+ROOT = Path(__file__).parents[2]
+TINY = {
+    "compute": {"threads": 1},
+    "games": {"train": 300, "seen": 12, "unseen": 12},
+    "demos": {"games": 300},
+    "sft": {"epochs": 3},
+    "rollout": {"games": 16, "episodes_per_game": 4, "slots": 16, "branch": {"validation_states": 4}},
+    "policy": {"steps": 4},
+    "evaluate": {"games": 12, "slots": 12},
+    "iterations": {"1": {"prev": 0}},
+    "policies": {"0": {"prm": 1}, "1": {"prm": 1}},
+}
+STAGES = ("games", "demos", "sft", "rollout 1", "label 1", "prm 1", "policy 1", "evaluate 0", "evaluate 1", "compare")
+STATES_SECONDS = (layout.ITERATIONS.as_posix(), layout.REPORTS.as_posix())
+
+
+def project(folder: Path) -> Path:
+    folder.mkdir()
+    for part in ("agentprm_core", "tasks"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    params = overridden(
+        yaml.safe_load((ROOT / PARAMS).read_text()), yaml.safe_load((ROOT / "profiles/smoke.yaml").read_text())
+    )
+    params = overridden(params, TINY) | {name: TINY[name] for name in ("iterations", "policies")}
+    (folder / PARAMS).write_text(yaml.safe_dump(params, sort_keys=False))
+    (folder / ".dvcignore").write_text("__pycache__/\n.scratch/\n")
+    return folder
+
+
+def environment() -> dict[str, str]:
+    """This environment, its interpreter first, and MLflow's database where the process runs."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "PYTHONPATH"))}
+    return {**kept, "PATH": path, "MLFLOW_DISABLE_TELEMETRY": "true", "GX_ANALYTICS_ENABLED": "false"}
+
+
+def dvc(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", *arguments], cwd=folder, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+ONE_BY_ONE = """
+import runpy, sys
+for stage in sys.argv[1:]:
+    name, *iteration = stage.split()
+    sys.argv = [name, *(["--iteration", *iteration] if iteration else [])]
+    runpy.run_module(f"tasks.{name}", run_name="__main__")
+"""
+
+
+def command(stage: str) -> list[str]:
+    name, *iteration = stage.split()
+    return [sys.executable, "-m", f"tasks.{name}", *(["--iteration", *iteration] if iteration else [])]
+
+
+def outs(folder: Path) -> dict[str, bytes]:
+    files = {path.relative_to(folder).as_posix(): path for path in (folder / "data").rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith(STATES_SECONDS)}
+
+
+def test_the_pipeline(tmp_path):
+    """One test, since all of it looks at one run of the graph, which takes a minute."""
+    reproduced = project(tmp_path / "reproduced")
+    dvc(reproduced, "init", "-q", "--no-scm")
+    dvc(reproduced, "repro")
+    a_second_repro_runs_nothing(reproduced)
+    the_table_of_iterations(reproduced)
+    mlflow_remembers(reproduced)
+    killed_in_the_middle_and_run_again_it_ends_in_the_same_bytes(reproduced, tmp_path / "again")
+
+
+def a_second_repro_runs_nothing(reproduced):
+    assert "Running stage" not in dvc(reproduced, "repro")
+    assert json.loads(dvc(reproduced, "status", "--json")) == {}
+
+
+def the_table_of_iterations(reproduced):
+    rows = json.loads((reproduced / layout.ITERATIONS).read_text())
+    assert [(row["iteration"], row["split"], row["decoding"]) for row in rows] == [
+        (i, split, decoding) for i in (0, 1) for split in ("seen", "unseen") for decoding in ("best_of_2", "greedy")
+    ]
+    for row in rows:
+        assert row["games"] == 12
+        assert row["ci_low"] <= row["success"] <= row["ci_high"]
+        assert row["seconds"] > 0
+        assert 1 <= row["mean_actions"] <= 30
+        assert (row["paired"] is None) == (row["iteration"] == 0)
+    shown = dvc(reproduced, "metrics", "show", "--md")
+    assert all(f"data/metrics/evaluate-{i}.json" in shown for i in (0, 1))
+    assert "unseen.greedy.success" in shown
+    assert "# Iteration 1" in (reproduced / layout.REPORTS / "iteration-1.md").read_text()
+    plotted = json.loads(dvc(reproduced, "plots", "show", "--json"))
+    assert any("success" in name for name in plotted["data"])
+
+
+def mlflow_remembers(reproduced):
+    client = MlflowClient(f"sqlite:///{reproduced}/mlflow.db")
+    runs = json.loads((reproduced / ".scratch/mlflow_runs.json").read_text())
+    history = client.get_metric_history(runs["campaign"], "evaluate.unseen.greedy.success")
+    assert sorted(point.step for point in history) == [0, 1]
+    assert client.get_run(runs["policy@1"]).data.tags["mlflow.parentRunId"] == runs["iteration/1"]
+    champion = client.get_model_version_by_alias("agentprm-policy", "champion")
+    assert champion.tags["iteration"] in ("0", "1")
+    lock = yaml.safe_load((reproduced / "dvc.lock").read_text())["stages"]
+    (games,) = [used for used in client.get_run(runs["demos"]).inputs.dataset_inputs if used.tags[0].value == "input"]
+    assert games.dataset.name == layout.games("train").as_posix()
+    policies = {out["path"]: out["md5"] for out in lock["sft"]["outs"]}
+    (written,) = [used for used in client.get_run(runs["sft"]).inputs.dataset_inputs if used.tags[0].value == "output"]
+    assert written.dataset.digest == policies[layout.policy(0).as_posix()]
+
+
+def killed_in_the_middle_and_run_again_it_ends_in_the_same_bytes(reproduced, again):
+    project(again)
+    before, after = STAGES[:3], STAGES[3:]
+    run_stages(again, before)
+    kill_once_it_has_begun(again, after[0])
+    run_stages(again, after)
+    expected, found = outs(reproduced), outs(again)
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if expected[name] != found[name]] == []
+
+
+def run_stages(folder: Path, stages: tuple[str, ...]) -> None:
+    """As ``python -m`` would, but in one process: what a stage leaves behind in it must not change the next."""
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_BY_ONE, *stages], cwd=folder, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def kill_once_it_has_begun(folder: Path, stage: str) -> None:
+    """SIGKILL after the first portion is in scratch. Nothing of an out may be there."""
+    before = outs(folder)
+    running = subprocess.Popen(
+        command(stage), cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    while not list((folder / ".scratch").rglob("00000.parquet")):
+        assert running.poll() is None, running.stderr.read()
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert not (folder / layout.rollouts(1)).exists()
+    assert outs(folder) == before
