@@ -44,8 +44,8 @@ def work(stage: Stage) -> None:
 def demonstrate(world: World, game: Game, section: Demos, seed: int) -> Episode:
     """One episode of the expert, with its mistakes where ``section.corrupt`` asks for them."""
     if section.corrupt == 0:
-        return play_expert(world, game, section.max_turns, seed)
-    expert, mistakes = Expert(seed), random.Random(seed)
+        return play_expert(world, game, section.max_turns, seed, knowledge=section.knowledge)
+    expert, mistakes = Expert(seed, section.knowledge), random.Random(seed)
     seen, turns, done = world.reset(game), [], None
     while not seen.won and len(turns) < section.max_turns:
         try:

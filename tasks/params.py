@@ -63,6 +63,8 @@ class Demos(Section):
     max_turns: Annotated[int, Field(ge=1, le=200, strict=True)]
     corrupt: Share
     """Share of the expert's turns at which a random admissible command is done instead of its own."""
+    knowledge: Annotated[float, Field(ge=0, le=1)]
+    """How well the expert knows where things usually lie: at 0 it is as strong as the published hand-coded one."""
 
 
 class Lora(Section):
