@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from agentprm_core.envs import Observation, World, make_world
 from agentprm_core.policy.models import Policy
-from agentprm_core.policy.sampler import Decision, Sampler
+from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.types import Episode, Game, Turn
 
 
@@ -41,8 +41,8 @@ class Player(Protocol):
     def tick(self) -> list[tuple[int, tuple[Decision, ...]]]:
         """Work a little; the seats that have decided, each with its choice first."""
 
-    def close(self, seat: int) -> None:
-        """The episode is over."""
+    def close(self, seat: int) -> Cost:
+        """The episode is over; what it cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,12 @@ class Start:
     """Replayed from the game's first state: a reset distribution, or the path to a branch point."""
     first: str | None = None
     """The first action after those, played without asking but the player's own: a branch to be valued."""
+
+    def given(self, turn: int) -> str | None:
+        """The action of ``turn`` where it is not for the player to decide."""
+        if turn < len(self.actions):
+            return self.actions[turn]
+        return self.first if turn == len(self.actions) else None
 
 
 @dataclass(slots=True)
@@ -113,89 +119,73 @@ def play(
     """The episodes of ``starts`` in the order in which they end: won, ``max_turns`` actions (replayed ones count), or
     the context full (``truncated``). An episode won while it is replayed ends there.
 
-    ``Episode.extra["log_probs"]`` holds the log-probability of each decided action, as the player gives it.
+    ``Episode.extra`` holds ``log_probs``, of each decided action as the player gives it, and ``cost``, the player's.
     """
     starts = list(starts)
     waiting = iter(starts)
     playing: dict[int, _Play] = {}
     with tqdm(total=len(starts), unit="episode", disable=None if progress else True) as bar:
-        while True:
-            for start in _fill(player, playing, waiting):
-                episode = _begin(player, start, engine, max_turns, playing)
-                if episode is not None:
-                    bar.update()
-                    yield episode
-            if not playing:
-                return
-            for seat, decisions in player.tick():
-                episode = _act(player, seat, playing[seat], decisions[0], max_turns)
-                if episode is not None:
-                    player.close(seat)
-                    del playing[seat]
-                    bar.update()
-                    yield episode
+        try:
+            while True:
+                while len(playing) < player.seats and (start := next(waiting, None)) is not None:
+                    world, seat = make_world(engine), player.open(start.seed)
+                    playing[seat] = _Play(start, world, world.reset(start.game))
+                    yield from _ended(player, seat, playing, max_turns, bar)
+                if not playing:
+                    return
+                for seat, decisions in player.tick():
+                    chosen = decisions[0]
+                    playing[seat].log_probs.append(chosen.log_prob)
+                    _step(player, seat, playing[seat], chosen.action, chosen.reason)
+                    yield from _ended(player, seat, playing, max_turns, bar)
+        finally:  # the player outlives an episode that failed and a caller that has seen enough
+            for seat in playing:
+                player.close(seat)
 
 
-def _fill(player: Player, playing: dict[int, _Play], waiting: Iterator[Start]) -> Iterator[Start]:
-    while len(playing) < player.seats:
-        start = next(waiting, None)
-        if start is None:
-            return
-        yield start
+def _ended(player: Player, seat: int, playing: dict[int, _Play], max_turns: int, bar: tqdm) -> Iterator[Episode]:
+    """Go on to the next decision; the episode if it ends before one."""
+    play = playing[seat]
+    truncated = _go_on(player, seat, play, max_turns)
+    if truncated is None:
+        return
+    del playing[seat]
+    bar.update()
+    yield _episode(play, truncated, player.close(seat))
 
 
-def _begin(player: Player, start: Start, engine: str, max_turns: int, playing: dict[int, _Play]) -> Episode | None:
-    """Set the world up, replay, and ask; the whole episode where nothing is left to ask."""
-    world = make_world(engine)
-    playing_now = _Play(start, world, world.reset(start.game))
-    seat = player.open(start.seed)
-    given = start.actions if start.first is None else (*start.actions, start.first)
-    for action in given:
-        if not player.see(seat, playing_now.observation.text, playing_now.observation.admissible):
-            player.close(seat)
-            return _end(playing_now, truncated=True)
-        player.tell(seat, action)
-        _step(playing_now, action, "")
-        if playing_now.observation.won or len(playing_now.turns) == max_turns:
-            player.close(seat)
-            return _end(playing_now)
-    if not player.see(seat, playing_now.observation.text, playing_now.observation.admissible):
-        player.close(seat)
-        return _end(playing_now, truncated=True)
-    player.ask(seat)
-    playing[seat] = playing_now
-    return None
+def _go_on(player: Player, seat: int, play: _Play, max_turns: int) -> bool | None:
+    """Replay what is to be replayed and ask for what comes then (None), or whether the end before it is by context."""
+    while True:
+        seen = play.observation
+        if seen.won or len(play.turns) == max_turns:
+            return False
+        if not player.see(seat, seen.text, seen.admissible):
+            return True
+        given = play.start.given(len(play.turns))
+        if given is None:
+            player.ask(seat)
+            return None
+        _step(player, seat, play, given, "")
 
 
-def _act(player: Player, seat: int, playing: _Play, decision: Decision, max_turns: int) -> Episode | None:
-    """Play a decision; the whole episode if it ends with it."""
-    player.tell(seat, decision.action, decision.reason)
-    _step(playing, decision.action, decision.reason)
-    playing.log_probs.append(decision.log_prob)
-    if playing.observation.won or len(playing.turns) == max_turns:
-        return _end(playing)
-    if not player.see(seat, playing.observation.text, playing.observation.admissible):
-        return _end(playing, truncated=True)
-    player.ask(seat)
-    return None
+def _step(player: Player, seat: int, play: _Play, action: str, reason: str) -> None:
+    player.tell(seat, action, reason)
+    seen = play.observation
+    valid = action in seen.admissible
+    play.turns.append(Turn(seen.text, action, seen.admissible, valid, play.world.state_key(), reason))
+    play.observation = play.world.step(action)
 
 
-def _step(playing: _Play, action: str, reason: str) -> None:
-    before = playing.observation
-    valid = action in before.admissible
-    playing.turns.append(Turn(before.text, action, before.admissible, valid, playing.world.state_key(), reason))
-    playing.observation = playing.world.step(action)
-
-
-def _end(playing: _Play, truncated: bool = False) -> Episode:
-    start = playing.start
+def _episode(play: _Play, truncated: bool, cost: Cost) -> Episode:
+    start = play.start
     return Episode(
         game_id=start.game.id,
         index=start.index,
         seed=start.seed,
-        turns=tuple(playing.turns),
-        won=playing.observation.won,
+        turns=tuple(play.turns),
+        won=play.observation.won,
         truncated=truncated,
-        start=min(len(start.actions), len(playing.turns)),
-        extra={"log_probs": tuple(playing.log_probs)},
+        start=min(len(start.actions), len(play.turns)),
+        extra={"log_probs": tuple(play.log_probs), "cost": cost},
     )

@@ -11,15 +11,15 @@ the same logits and part only where they differ; the branches are walked one aft
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
 import numpy as np
 import torch
 
+from agentprm_core.policy.conversations import Conversation, Conversations
 from agentprm_core.policy.models import Policy
-from agentprm_core.policy.runner import CachedModel, Extension
 from agentprm_core.policy.trie import Edge, Leaf, Node, Spelling, Unspeakable, build_trie
 
 TRIES = 20_000
@@ -39,9 +39,28 @@ class Decision:
     """How many of the samples it stands for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one episode cost, in tokens."""
+
+    generated: int = 0
+    """Of all sampled actions, with their end marks: what a sampler without tries or merging would have decoded."""
+    policy_read: int = 0
+    """That the policy's model read."""
+    prm_read: int = 0
+    """That the PRM's model read."""
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.generated + other.generated,
+            self.policy_read + other.policy_read,
+            self.prm_read + other.prm_read,
+        )
+
+
 @dataclass(slots=True)
 class _Line:
-    """A partial action: the seat's path is cut to ``keep`` tokens and ``feed`` is read, then samples are drawn."""
+    """A partial action: the path is cut to ``keep`` tokens and ``feed`` is read, then samples are drawn."""
 
     keep: int
     feed: tuple[int, ...]
@@ -53,19 +72,13 @@ class _Line:
 
 @dataclass(slots=True)
 class _Seat:
-    slot: int
+    talk: Conversation
     seed: int
-    tokens: list[int] = field(default_factory=list)
-    """The conversation so far."""
-    known: int = 0
-    """How many of ``tokens`` the cache holds."""
-    path: list[int] = field(default_factory=list)
-    """Tokens that the cache holds after those: the action being decoded."""
-    opening: tuple[int, ...] = ()
-    admissible: tuple[str, ...] = ()
     turn: int = -1
+    admissible: tuple[str, ...] = ()
     lines: list[_Line] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    generated: int = 0
 
 
 class Sampler:
@@ -81,149 +94,99 @@ class Sampler:
         constrained: bool,
         max_action_tokens: int,
     ) -> None:
-        """``temperature`` 0 is greedy. Raises ValueError for values outside their range."""
+        """``temperature`` 0 is greedy. ``max_action_tokens`` bounds free decoding: an action cut off there is played
+        as it stands. Raises ValueError for values outside their range."""
         if temperature < 0:
             raise ValueError(f"temperature {temperature} is negative")
         if slots < 1 or max_action_tokens < 2:
             raise ValueError(f"slots {slots} must be at least 1, max_action_tokens {max_action_tokens} at least 2")
-        self.seats = slots
+        self.seats, self.context = slots, context
         self.temperature, self.constrained, self.max_action_tokens = temperature, constrained, max_action_tokens
         self._renderer = policy.renderer
-        self._runner = CachedModel(policy.model, slots=slots, context=context)
-        self._context = context
+        self._talks = Conversations(policy, slots=slots, context=context)
         self._seats: dict[int, _Seat] = {}
         self._asked: dict[int, _Seat] = {}
-        self._openings: dict[tuple[int, ...], list[_Seat]] = {}
         self._ready: list[tuple[int, tuple[Decision, ...]]] = []
-        unknown = policy.tokenizer.unk_token_id
-
-        @cache  # of commands there are few thousand; None for one that would be spelt like others
-        def spell(command: str) -> Spelling | None:
-            tokens = self._renderer.action_text(command)
-            known = unknown is None or unknown not in tokens
-            return ((*tokens, self._renderer.stop_token), command) if known else None
-
-        @lru_cache(maxsize=TRIES)
-        def trie(commands: tuple[str, ...]) -> Edge:
-            spelt = [spelling for command in commands if (spelling := spell(command)) is not None]
-            if not spelt:
-                raise Unspeakable(
-                    f"none of the {len(commands)} admissible commands is made of known tokens: {commands}"
-                )
-            return build_trie(spelt)
-
-        self._trie = trie
+        self._trie = _tries(policy)
 
     @property
     def tokens_read(self) -> int:
-        """Tokens the model has read so far: the cost of the play."""
-        return self._runner.tokens_read
+        """Tokens the model has read so far."""
+        return self._talks.runner.tokens_read
 
     def open(self, seed: int) -> int:
         """A seat for a new conversation, whose samples depend on nothing but ``seed`` and what it sees."""
-        slot = self._runner.cache.open()
-        self._seats[slot] = _Seat(slot, seed)
-        return slot
+        talk = self._talks.open()
+        self._seats[talk.slot] = _Seat(talk, seed)
+        return talk.slot
 
-    def close(self, seat: int) -> None:
+    def fork(self, seat: int, seed: int) -> int:
+        """A second seat with the same past, drawing by its own ``seed`` from here."""
+        state = self._seats[seat]
+        talk = self._talks.fork(state.talk)
+        self._seats[talk.slot] = _Seat(talk, seed, state.turn, state.admissible)
+        return talk.slot
+
+    def close(self, seat: int) -> Cost:
+        """Give the seat back; returns what was spent on it."""
         state = self._seats.pop(seat)
         self._asked.pop(seat, None)
-        if state.opening:
-            self._openings[state.opening].remove(state)
-            if not self._openings[state.opening]:
-                del self._openings[state.opening]
-        self._runner.cache.close(seat)
+        self._talks.close(state.talk)
+        return Cost(generated=state.generated, policy_read=state.talk.read)
 
     def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
-        """Append an observation; False, and nothing appended, where it and an action would outgrow the context."""
+        """Append an observation; False, and nothing appended, where it and an action would outgrow the context.
+
+        Raises :class:`agentprm_core.policy.trie.Unspeakable` where decoding is constrained to nothing.
+        """
         state = self._seats[seat]
-        seen = self._renderer.observation(observation, not state.tokens, admissible)
-        ending = len(self._renderer.after_action)
-        if len(state.tokens) + len(seen) + self.max_action_tokens + ending > self._context:
+        reserve = self._trie(admissible)[1] if self.constrained else self.max_action_tokens
+        if not self._talks.see(state.talk, observation, admissible, reserve):
             return False
-        if not state.tokens:
-            state.opening = seen
-            self._openings.setdefault(seen, []).append(state)
-        state.tokens += seen
         state.admissible = admissible
         state.turn += 1
         return True
 
     def ask(self, seat: int, samples: int = 1) -> None:
-        """Ask for an action, drawn ``samples`` times; :meth:`tick` gives it when it is whole.
-
-        Raises :class:`agentprm_core.policy.trie.Unspeakable` where decoding is constrained to nothing.
-        """
+        """Ask for an action, drawn ``samples`` times; :meth:`tick` gives it when it is whole."""
         state = self._seats[seat]
-        drawn = tuple(range(samples))
         state.decisions = []
+        line = _Line(0, (), None, tuple(range(samples)), 0.0, 0)
         if self.constrained:
-            root = self._trie(state.admissible)
+            root = self._trie(state.admissible)[0]
             if isinstance(root.end, Leaf):
-                self._ready.append((seat, (Decision(root.end.command, "", 0.0, samples),)))
+                self._decide(state, root.end.command, "", 0.0, samples)
+                self._ready.append((seat, tuple(state.decisions)))
                 return
-            state.lines = [_Line(0, root.forced, root.end, drawn, 0.0, 0)]
-        else:
-            state.lines = [_Line(0, (), None, drawn, 0.0, 0)]
+            line.feed, line.node = root.forced, root.end
+        state.lines = [line]
         self._asked[seat] = state
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
         """The action that was played: decided here, chosen among samples, or replayed from elsewhere."""
-        state = self._seats[seat]
-        played = self._renderer.action(action, reason)
-        state.tokens += played
-        if state.known == len(state.tokens) - len(played):
-            state.known += _common(state.path, played)
-        state.path = []
+        self._talks.tell(self._seats[seat].talk, action, reason)
 
     def tick(self) -> list[tuple[int, tuple[Decision, ...]]]:
         """One call of the model; returns the seats whose decisions are complete, most frequent action first."""
         done, self._ready = self._ready, []
-        batch = [state for state in self._asked.values() if state.known or self._share(state)]
+        asked = list(self._asked.values())
+        reading = {state.talk for state in asked}
+        batch = [state for state in asked if state.talk.known or self._talks.share(state.talk, reading)]
         if not batch:
             return done
         lines = [state.lines.pop() for state in batch]
-        hidden = self._runner.extend([self._extension(state, line) for state, line in zip(batch, lines)])
-        picks, log_probs = self._draw(self._runner.head(hidden), batch, lines)
+        extensions = [self._talks.extension(state.talk, line.keep, line.feed) for state, line in zip(batch, lines)]
+        runner = self._talks.runner
+        picks, log_probs = self._draw(runner.head(runner.extend(extensions)), batch, lines)
         begin = 0
         for state, line in zip(batch, lines):
             end = begin + len(line.samples)
             self._advance(state, line, picks[begin:end], log_probs[begin:end])
             begin = end
             if not state.lines:
-                del self._asked[state.slot]
-                done.append((state.slot, tuple(sorted(state.decisions, key=lambda d: -d.count))))
+                del self._asked[state.talk.slot]
+                done.append((state.talk.slot, tuple(sorted(state.decisions, key=lambda d: -d.count))))
         return done
-
-    def _extension(self, state: _Seat, line: _Line) -> Extension:
-        """Cut the slot back to where ``line`` starts, and what is to be read from there."""
-        pending = state.tokens[state.known :]
-        if not pending and not line.keep and not line.feed:  # asked again at a state already read: its last token anew
-            state.known -= 1
-            pending = state.tokens[-1:]
-        keep = line.keep if not pending else 0
-        self._runner.cache.cut(state.slot, state.known + keep)
-        state.path = [*state.path[:keep], *line.feed]
-        state.known = len(state.tokens)
-        return Extension(state.slot, [*pending, *line.feed])
-
-    def _share(self, state: _Seat) -> bool:
-        """Copy what another seat has already read of the same beginning; False to wait a tick for one that reads it."""
-        best, shared = None, 0
-        for other in self._openings[state.opening]:
-            if other is state:
-                break  # only older seats: nobody waits in a circle
-            common = _common(state.tokens, other.tokens)
-            if common > shared:
-                best, shared = other, common
-        if best is None:
-            return True
-        shared = min(shared, len(state.tokens) - 1)
-        if best.known < shared and best.slot in self._asked:
-            return False
-        state.known = min(shared, best.known)
-        self._runner.cache.copy(best.slot, state.slot, state.known)
-        return True
 
     def _draw(self, logits: torch.Tensor, batch: list[_Seat], lines: list[_Line]) -> tuple[list[int], list[float]]:
         """For every sample of every line the index drawn among what is allowed, and its log-probability."""
@@ -254,18 +217,42 @@ class Sampler:
             token = line.node.tokens[pick]
             edge = line.node.edge(token)
             if isinstance(edge.end, Leaf):
-                state.decisions.append(Decision(edge.end.command, "", log_prob, len(samples)))
+                self._decide(state, edge.end.command, "", log_prob, len(samples))
             else:
                 feed = (token, *edge.forced)
-                state.lines.append(_Line(len(state.path), feed, edge.end, samples, log_prob, line.depth + 1))
+                state.lines.append(_Line(len(state.talk.path), feed, edge.end, samples, log_prob, line.depth + 1))
 
     def _advance_freely(self, state: _Seat, line: _Line, token: int, samples: tuple[int, ...], log_prob: float) -> None:
-        written = [*state.path, token]
+        written = [*state.talk.path, token]
         if token == self._renderer.stop_token or len(written) == self.max_action_tokens:
             reason, action = self._renderer.parse(written)
-            state.decisions.append(Decision(action, reason, log_prob, len(samples)))
+            self._decide(state, action, reason, log_prob, len(samples))
         else:
-            state.lines.append(_Line(len(state.path), (token,), None, samples, log_prob, line.depth + 1))
+            state.lines.append(_Line(len(state.talk.path), (token,), None, samples, log_prob, line.depth + 1))
+
+    def _decide(self, state: _Seat, action: str, reason: str, log_prob: float, count: int) -> None:
+        state.generated += count * len(self._renderer.action(action, reason))
+        state.decisions.append(Decision(action, reason, log_prob, count))
+
+
+def _tries(policy: Policy) -> Callable[[tuple[str, ...]], tuple[Edge, int]]:
+    """commands → their trie, and the tokens of the longest of them without its end."""
+    renderer, unknown = policy.renderer, policy.tokenizer.unk_token_id
+
+    @cache  # of commands there are few thousand; None for one with a token that stands for many words
+    def spell(command: str) -> Spelling | None:
+        tokens = renderer.action_text(command)
+        known = unknown is None or unknown not in tokens
+        return ((*tokens, renderer.stop_token), command) if known else None
+
+    @lru_cache(maxsize=TRIES)
+    def trie(commands: tuple[str, ...]) -> tuple[Edge, int]:
+        spelt = [spelling for command in commands if (spelling := spell(command)) is not None]
+        if not spelt:
+            raise Unspeakable(f"none of the {len(commands)} admissible commands is made of known tokens: {commands}")
+        return build_trie(spelt), max(len(tokens) for tokens, _ in spelt) - 1
+
+    return trie
 
 
 def uniforms(keys: Sequence[tuple[int, ...]]) -> np.ndarray:
@@ -295,12 +282,3 @@ def _inverse_cdf(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     """The first index at which the cumulated probability exceeds ``uniform`` (float64: no last entry out of reach)."""
     cdf = logits.double().softmax(-1).cumsum(-1)
     return (cdf <= uniform[:, None] * cdf[:, -1:]).sum(-1).clamp_(max=logits.shape[-1] - 1)
-
-
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """The length of the longest common prefix."""
-    shortest = min(len(a), len(b))
-    for i in range(shortest):
-        if a[i] != b[i]:
-            return i
-    return shortest

@@ -11,6 +11,7 @@ Shapes: ``N`` packed tokens, ``B`` slots of a bucket, ``Q`` queries of each, ``L
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -85,7 +86,7 @@ class Queries:
     def buckets(self, groups: int, dtype: torch.dtype, device: torch.device) -> tuple[Bucket, ...]:
         """``groups``: query heads a key-value head."""
         edges = [0, *(np.flatnonzero(np.diff(self.count)) + 1).tolist(), len(self.count)]
-        parts = [(a, min(a + BUCKET, end)) for start, end in zip(edges, edges[1:]) for a in range(start, end, BUCKET)]
+        parts = [(a, min(a + BUCKET, end)) for start, end in pairwise(edges) for a in range(start, end, BUCKET)]
         return tuple(self._bucket(a, b, groups, dtype, device) for a, b in parts)
 
     def _bucket(self, begin: int, end: int, groups: int, dtype: torch.dtype, device: torch.device) -> Bucket:

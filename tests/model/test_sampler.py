@@ -85,16 +85,15 @@ def decide(player, seat, samples):
 def test_many_samples_of_one_state_follow_its_distribution(constrained):
     policy = toy.policy()
     seen = toy.ToyWorld().reset(toy.game(1))
-    player = sampler(policy, constrained=constrained)
+    player = sampler(policy, constrained=constrained, max_action_tokens=8 if constrained else 2)
     seat = player.open(seed=11)
     player.see(seat, seen.text, seen.admissible)
-    samples = 4000 if constrained else 400  # free decoding of a random model hardly ever says the same twice
-    decisions = decide(player, seat, samples)
-    assert sum(d.count for d in decisions) == samples
+    decisions = decide(player, seat, 4000)
+    assert sum(d.count for d in decisions) == 4000
     assert len({d.action for d in decisions}) == len(decisions) or not constrained
     for decision in decisions[:5]:
         p = math.exp(decision.log_prob)
-        assert decision.count / samples == pytest.approx(p, abs=5 * math.sqrt(p / samples))
+        assert decision.count / 4000 == pytest.approx(p, abs=5 * math.sqrt(p / 4000) + 1e-3)
 
 
 def test_sampling_many_leaves_the_conversation_as_it_was():
@@ -138,9 +137,8 @@ def test_unspeakable_commands_are_left_out_and_none_left_is_an_error():
     player.see(seat, "You see a cabinet 1.", ("look", "sing loudly"))
     assert decide(player, seat, 1)[0].action == "look"
     player.tell(seat, "look")
-    player.see(seat, "You see a cabinet 1.", ("sing loudly",))
     with pytest.raises(Unspeakable, match="none of the 1 admissible commands is made of known tokens"):
-        player.ask(seat)
+        player.see(seat, "You see a cabinet 1.", ("sing loudly",))
 
 
 def test_values_out_of_range_are_refused():
