@@ -68,8 +68,10 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, flo
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
-    # at 0 and n successes the ends are 0 and 1 but for rounding
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+    # exactly 0 and 1 at the ends, where rounding would leave a trace
+    low = 0.0 if successes == 0 else (centre - half) / scale
+    high = 1.0 if successes == n else (centre + half) / scale
+    return low, high
 
 
 def paired_test(before: Mapping[str, bool], after: Mapping[str, bool]) -> Paired:

@@ -19,8 +19,12 @@ class Gatekeeper:
     """Start it early, ask it when the data is there."""
 
     def __init__(self) -> None:
+        modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # the same as this process has
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.gatekeeper"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "tasks.gatekeeper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | modules,
         )
 
     def run_gate(self, stage: str, checks: Sequence[Check]) -> list[Result]:

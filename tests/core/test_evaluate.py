@@ -32,7 +32,9 @@ def outcomes(won: list[bool], **changes):
 def test_wilson_is_scipys(n, data):
     k = data.draw(st.integers(0, n))
     expected = binomtest(k, n).proportion_ci(0.95, method="wilson")
-    assert wilson(k, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    low, high = wilson(k, n)
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert 0 <= low <= k / n <= high <= 1
 
 
 def test_wilson_refuses_no_trials():

@@ -24,10 +24,8 @@ from tasks.profile import overridden
 ROOT = Path(__file__).parents[2]
 TINY = {
     "compute": {"threads": 1},
-    "games": {"train": 300, "seen": 12, "unseen": 12},
-    "demos": {"games": 300},
-    "sft": {"epochs": 3},
-    "rollout": {"games": 16, "episodes_per_game": 4, "slots": 16, "branch": {"validation_states": 4}},
+    "games": {"seen": 12, "unseen": 12},
+    "rollout": {"games": 24, "episodes_per_game": 4, "slots": 16, "branch": {"validation_states": 4}},
     "policy": {"steps": 4},
     "evaluate": {"games": 12, "slots": 12},
     "iterations": {"1": {"prev": 0}},

@@ -1,0 +1,156 @@
+"""What bad data gets: a line that says what, where and what to do, exit code 1, and no out."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agentprm_core.datasets import episodes_to_table, whole, write_table
+from agentprm_core.envs.alfworld.games import write_game
+from agentprm_core.envs.alfworld.households import generate_games
+from agentprm_core.policy.models import new_model, save_policy
+from agentprm_core.policy.tokenizer import train_tokenizer
+from agentprm_core.types import Episode, Turn
+from tasks import evaluate, games, label, layout, policy
+from tasks.params import PARAMS
+from tasks.profile import overridden
+from tasks.stage import run_stage, write_json
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+@pytest.fixture
+def project(database, tmp_path, monkeypatch):
+    """A folder with the smoke profile's parameters; ``project(games={...})`` changes some."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
+    monkeypatch.chdir(tmp_path)
+
+    def write(**overrides) -> Path:
+        params = yaml.safe_load((ROOT / PARAMS).read_text())
+        for changes in (yaml.safe_load((ROOT / "profiles/smoke.yaml").read_text()), overrides):
+            overridden(params, changes)
+        (tmp_path / PARAMS).write_text(yaml.safe_dump(params))
+        return tmp_path
+
+    write()
+    return write
+
+
+@pytest.fixture(scope="module")
+def household():
+    (game,) = generate_games(1, 1, "train")
+    return game
+
+
+def refused(task: str, module, *iteration: str, **options) -> str:
+    """The message the stage ends with."""
+    with pytest.raises(SystemExit) as stopped:
+        run_stage(task, module.work, iterated=bool(iteration), arguments=iteration, **options)
+    assert isinstance(stopped.value.code, str)  # sys.exit of a text prints it and exits with 1
+    return stopped.value.code
+
+
+def published(project, root: Path) -> None:
+    project(games={"source": "published", "published_root": str(root), "train": 1, "seen": 0, "unseen": 1},
+            demos={"games": 1}, rollout={"games": 1})  # fmt: skip
+
+
+def test_an_empty_games_folder(project, tmp_path):
+    published(project, tmp_path / "empty")
+    said = refused("games", games)
+    assert said.startswith("games: no split 'train' in")
+    assert "run alfworld-download" in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_truncated_game(project, tmp_path, household):
+    published(project, tmp_path / "tree")
+    path = write_game(household, tmp_path / "tree")
+    path.write_text(path.read_text()[:2000])
+    said = refused("games", games)
+    assert str(path) in said
+    assert "not a whole JSON file" in said
+    assert "fetch it again with alfworld-download" in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_game_in_the_old_dialect(project, tmp_path, household):
+    published(project, tmp_path / "tree")
+    path = write_game(household, tmp_path / "tree")
+    path.write_text(path.read_text().replace("move {o} to {r}", "put {o} in/on {r}"))
+    said = refused("games", games)
+    assert "a game in the old dialect ('put {o} in/on {r}'" in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_fewer_published_games_than_asked_for(project, tmp_path, household):
+    write_game(household, tmp_path / "tree")
+    project(games={"source": "published", "published_root": "tree", "train": 2, "seen": 0, "unseen": 1},
+            demos={"games": 1}, rollout={"games": 1})  # fmt: skip
+    assert refused("games", games) == "games: params.yaml asks for 2 games of train, tree has 1"
+
+
+def checkpoint(folder: Path, words: str = "you see a mug 1") -> str:
+    tokenizer = train_tokenizer([words], 64)
+    model = new_model(tokenizer, width=8, layers=1, heads=2, kv_heads=1, context=64, seed=1)
+    with whole(folder) as aside:
+        return save_policy(model, tokenizer, aside)
+
+
+def test_a_checkpoint_with_another_tokenizer(project, tmp_path, monkeypatch):
+    checkpoint(tmp_path / "mine", "you see a mug 1")
+    checkpoint(tmp_path / "other", "you see a pan 1")
+    (tmp_path / "mine/tokenizer.json").write_text((tmp_path / "other/tokenizer.json").read_text())
+    arguments = ["evaluate", "--policy", "mine", "--games", "tree", "--split", "valid_seen", "--json"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit, match=r"^evaluate: mine: its tokenizer .* is not the one its weights were trained"):
+        evaluate.main()
+
+
+def rollouts(policy_digest: str, won: int = 2) -> None:
+    turns = tuple(Turn("you see a mug 1", f"go to mug {t}", ("look",), True, f"k{t}") for t in range(4))
+    episodes = [Episode(f"g{g}", e, 1, turns, won=e < won) for g in range(8) for e in range(4)]
+    table = episodes_to_table(episodes, iteration=1, method="policy", policy=policy_digest)
+    write_table(table, layout.episodes(1))
+
+
+def test_rollouts_of_another_policy(project):
+    digest = checkpoint(layout.policy(0))
+    rollouts("another")
+    said = refused("label", label, "--iteration", "1", gated=True)
+    assert said == (
+        "label@1: data/rollouts/1/episodes.parquet: rollouts of another policy (another); "
+        f"data/checkpoints/policy/0 is {digest}. Play them again: dvc repro rollout@1"
+    )
+    assert not layout.labels(1).exists()
+
+
+def test_a_gate_that_fails(project):
+    project(label={"min_std": 0.9})
+    rollouts(checkpoint(layout.policy(0)))
+    said = refused("label", label, "--iteration", "1", gated=True)
+    assert said.startswith("label@1: the gate failed, no out was written (1 of 8 expectations")
+    assert "label spread: q is not the same everywhere [expect_column_mean_to_be_between]: 0." in said
+    assert not layout.labels(1).exists()
+    assert not layout.metrics("label-1").exists()
+    assert not json.loads(Path(".scratch/gates/label@1.json").read_text())[-1]["success"]
+
+
+def test_a_prm_that_does_not_rank(project):
+    project(prm={"require_ranking": True})
+    checkpoint(layout.policy(0))
+    checkpoint(layout.prm(1))
+    rollouts("any")
+    ranking = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs": 90, "states": 30}
+    write_json({"ranking": {**ranking, "better_than_chance": False}}, layout.metrics("prm-1"))
+    said = refused("policy", policy, "--iteration", "1", gated=True)
+    assert "ranks actions no better than chance: it orders 50% [41%, 60%] of 90 pairs at 30 held-out states" in said
+    assert "prm.require_ranking: false" in said
+    assert not layout.policy(1).exists()
