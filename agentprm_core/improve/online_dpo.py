@@ -1,39 +1,34 @@
 """Online DPO against π_{i−1}: the current policy's own actions at visited states, the PRM says which is better.
 
 max E_{s~D, a~π}[Q_φ(s,a)] − β KL(π ‖ π_{i−1}) (paper A, eq. 4), by direct preferences: at every visited turn the policy
-draws ``samples`` actions, the PRM scores them, and of the best and the worst
-
-    loss = −log σ(β [(log π(a⁺|s) − log π_{i−1}(a⁺|s)) − (log π(a⁻|s) − log π_{i−1}(a⁻|s))]).
+draws ``samples`` actions, the PRM scores them, and :mod:`agentprm_core.improve.preferences` makes the loss.
 
 No step is taken in any world. All turns of an episode are one tree: one call a decoding step draws the actions, one
 scores them, one makes the loss. Departs from the reference's code in that equal scores make no winner, the anchor is
 π_{i−1} with LoRA too, and the logged KL counts the action's tokens only.
-
-Shapes: ``P`` action tokens, ``J`` actions of a batch, two a pair: chosen, rejected, chosen, …
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from agentprm_core.improve.pairs import Pair, PairCounts, select_pair
+from agentprm_core.improve.pairs import UNENDED, Choice, Pair, PairCounts, select_pair
+from agentprm_core.improve.preferences import PREFERENCES, choice_row
 from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.prompt import Rendered
 from agentprm_core.prm.score import score_actions
-from agentprm_core.training.attention import log_probs, packed_attention, to_device
+from agentprm_core.training.attention import to_device
 from agentprm_core.training.packing import Row, pack
-from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses, TrainSettings, fit
-from agentprm_core.training.tree import branch_sums, tree_row
+from agentprm_core.training.trainer import Batches, EpisodeTrainer, TrainSettings, fit
 from agentprm_core.types import Episode
 
 
@@ -47,13 +42,17 @@ class DpoSettings(TrainSettings):
     """Actions drawn at a state, of which the best and the worst make a pair."""
     temperature: float = 1.0
     margin: float = 0.0
-    """Pairs whose scores differ by no more are dropped."""
+    """States whose best and worst score differ by no more are dropped."""
+    preference: str = "winner"
+    """``winner``: the best against the worst, as in DPO. ``soft``: all actions drawn, as strongly as they differ."""
     constrained: bool = True
     """Draw from the admissible commands only."""
     max_action_tokens: int = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.preference not in PREFERENCES:
+            raise ValueError(f"preference: {self.preference!r} is not one of {', '.join(PREFERENCES)}")
         if self.samples < 2 or self.refresh_every < 1 or self.beta <= 0:
             raise ValueError(
                 f"samples must be at least 2, refresh_every at least 1, beta above 0: {self.samples}, "
@@ -73,9 +72,9 @@ def train_online_dpo(
 
     Returns:
         The model, and :func:`agentprm_core.training.trainer.fit`'s metrics. The curve also has ``kl`` (nats an action,
-        to π_{i−1}), ``accuracy`` (share of pairs that π already orders so, relative to π_{i−1}), ``score`` (mean Q_φ
-        of the actions drawn: what is being maximised), ``gap`` (mean difference of a pair's scores), and of the
-        states visited the shares ``paired``, ``same`` (all samples one action) and ``tied``.
+        to π_{i−1}), ``accuracy`` (share of states where π, relative to π_{i−1}, already likes the best action most),
+        ``score`` (mean Q_φ of the actions drawn: what is being maximised), ``gap`` (mean difference of a pair's
+        scores), and of the states visited the shares ``paired``, ``same`` (all samples one action) and ``tied``.
 
     Raises:
         ValueError: no episodes, one longer than the context, nothing trainable.
@@ -96,8 +95,8 @@ class OnlineDpoTrainer(EpisodeTrainer):
             check_fits(len(rendered.input_ids), episode, policy.model)
         rows = [Row(np.array(r.input_ids, dtype=np.int32), {"weight": np.zeros(len(r.input_ids), np.float32)})
                 for r in self._rendered]  # fmt: skip
-        super().__init__(policy.model, rows, lambda model, batch: dpo_objective(model, batch, settings.beta),
-                         settings, scratch)  # fmt: skip
+        objective = partial(PREFERENCES[settings.preference], beta=settings.beta)
+        super().__init__(policy.model, rows, objective, settings, scratch)
         self._reference = Reference(policy.model)
         self._proposer = Proposer(
             policy,
@@ -123,23 +122,24 @@ class OnlineDpoTrainer(EpisodeTrainer):
         seeds = [(self.settings.seed, self.state.global_step, position, i) for position, i in enumerate(numbers)]
         episodes = [self._episodes[i] for i in numbers]
         proposals = self._proposer.propose(episodes, self.settings.samples, seeds)
+        choices = scored(episodes, proposals, self._prm, self.settings.batch_tokens)
         counts = PairCounts()
-        pairs = judge(episodes, proposals, self._prm, self.settings, counts)
+        rows = iter([self._row(rendered, of_episode, counts)
+                     for rendered, of_episode in zip((self._rendered[i] for i in numbers), choices)])  # fmt: skip
         self._report(counts)
-        batches, begin = [], 0
-        for batch in visited:
-            end = begin + len(batch)
-            rendered = [self._rendered[i] for i in batch]
-            batches.append(self._referred([pair_row(r, p) for r, p in zip(rendered, pairs[begin:end])]))
-            begin = end
-        return batches
+        return [self._referred([next(rows) for _ in batch]) for batch in visited]
+
+    def _row(self, rendered: Rendered, choices: Sequence[Choice], counts: PairCounts) -> Row:
+        """The episode with the actions drawn at those of its states where they differ in worth."""
+        pairs = [(choice, select_pair(choice, self.settings.margin, counts)) for choice in choices]
+        if self.settings.preference == "winner":
+            return choice_row(rendered, [pair.as_choice for _, pair in pairs if pair])
+        return choice_row(rendered, [choice.distinct for choice, pair in pairs if pair])
 
     def _referred(self, rows: Sequence[Row]) -> dict:
         """The packed rows, and ``reference`` (P,): π_{i−1}'s log-probability of each action token."""
         batch = to_device(pack(rows), self._policy.model.device)
-        with torch.no_grad(), packed_attention(self._policy.model), self._reference.in_place():
-            reference_P, _ = log_probs(self._policy.model, batch, batch["branch"] >= 0)
-        return batch | {"reference": reference_P}
+        return batch | {"reference": self._reference.log_probs(batch, batch["branch"] >= 0)}
 
     def _report(self, counts: PairCounts) -> None:
         for name in ("pairs", "same", "tied"):
@@ -155,46 +155,30 @@ def judge(
     settings: DpoSettings,
     counts: PairCounts,
 ) -> list[list[Pair]]:
-    """By episode the pairs of its turns, by the PRM's scores. Each distinct action is scored once."""
-    distinct = [
-        [(turn, proposal.action, proposal.reason) for turn, drawn in enumerate(of_episode) for proposal in drawn]
+    """By episode the pairs of its turns, by the PRM's scores."""
+    choices = scored(episodes, proposals, prm, settings.batch_tokens)
+    pairs = [[select_pair(choice, settings.margin, counts) for choice in of_episode] for of_episode in choices]
+    return [[pair for pair in of_episode if pair] for of_episode in pairs]
+
+
+def scored(
+    episodes: Sequence[Episode], proposals: Sequence[Sequence[Sequence[Proposal]]], prm: Policy, batch_tokens: int
+) -> list[list[Choice]]:
+    """By episode the actions drawn at each of its decided turns with the PRM's scores. Each distinct one is scored
+    once."""
+    drawn = [
+        [(turn, proposal.action, proposal.reason) for turn, at_turn in enumerate(of_episode) for proposal in at_turn]
         for of_episode in proposals
     ]
-    distinct = [list(dict.fromkeys(tried)) for tried in distinct]
-    scores = score_actions(prm.model, prm.renderer, episodes, distinct, settings.batch_tokens)
-    pairs = []
+    distinct = [list(dict.fromkeys(tried)) for tried in drawn]
+    scores = score_actions(prm.model, prm.renderer, episodes, distinct, batch_tokens)
+    choices = []
     for of_episode, tried, score in zip(proposals, distinct, scores):
         worth = dict(zip(tried, score.tolist()))
-        found = [
-            select_pair(turn, drawn, [worth[turn, p.action, p.reason] for p in drawn], settings.margin, counts)
-            for turn, drawn in enumerate(of_episode)
-            if drawn
-        ]
-        pairs.append([pair for pair in found if pair])
-    return pairs
+        choices.append([_choice(turn, at_turn, worth) for turn, at_turn in enumerate(of_episode) if at_turn])
+    return choices
 
 
-def pair_row(rendered: Rendered, pairs: Sequence[Pair]) -> Row:
-    """The episode and two branches a pair, chosen first. ``weight`` is 1 once a pair."""
-    branches = []
-    for pair in pairs:
-        for proposal, weight in ((pair.chosen, 1.0), (pair.rejected, 0.0)):
-            own = np.zeros(len(proposal.tokens), np.float32)
-            own[-1] = weight
-            branches.append((rendered.action_starts[pair.turn], proposal.tokens, {"weight": own}))
-    return tree_row(rendered.input_ids, {"weight": np.zeros(len(rendered.input_ids), np.float32)}, branches)
-
-
-def dpo_objective(model: torch.nn.Module, batch: dict, beta: float) -> Losses:
-    """Σ over pairs of −log σ(β·margin); the margin is the pair's difference of log π/π_{i−1}."""
-    is_action_N = batch["branch"] >= 0
-    branch_P, number = batch["branch"][is_action_N], int(batch["branch"].max()) + 1
-    log_prob_P, _ = log_probs(model, batch, is_action_N)
-    ratio_P = log_prob_P - batch["reference"]
-    ratio_J = branch_sums(ratio_P, branch_P, number)
-    margin = ratio_J[0::2] - ratio_J[1::2]
-    with torch.no_grad():
-        # E_π[log π/π_ref] ≥ 0 token by token: r − 1 − log r with r = π_ref/π
-        kl = (torch.expm1(-ratio_P) + ratio_P).sum()
-        metrics = {"kl": (kl, number), "accuracy": ((margin > 0).float().sum(), margin.numel())}
-    return Losses(F.softplus(-beta * margin).sum(), metrics)
+def _choice(turn: int, drawn: Sequence[Proposal], worth: dict[tuple[int, str, str], float]) -> Choice:
+    scores = tuple(worth[turn, p.action, p.reason] if p.ended else UNENDED for p in drawn)
+    return Choice(turn, tuple(drawn), scores)

@@ -1,14 +1,28 @@
-"""Which of the actions proposed at a state is to be preferred to which, by the process reward model's scores."""
+"""Which of the actions drawn at a state is to be preferred to which, by the process reward model's scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from agentprm_core.improve.proposals import Proposal
 
 UNENDED = -1.0
 """Score of an action without an end (paper A): below every real one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The actions drawn at the state of one turn, and their scores."""
+
+    turn: int
+    proposals: tuple[Proposal, ...]
+    scores: tuple[float, ...]
+
+    @property
+    def distinct(self) -> Choice:
+        """Each action once."""
+        once = {proposal.tokens: (proposal, score) for proposal, score in zip(self.proposals, self.scores)}
+        return Choice(self.turn, *zip(*once.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +35,10 @@ class Pair:
     chosen_score: float
     rejected_score: float
 
+    @property
+    def as_choice(self) -> Choice:
+        return Choice(self.turn, (self.chosen, self.rejected), (self.chosen_score, self.rejected_score))
+
 
 @dataclass
 class PairCounts:
@@ -32,21 +50,19 @@ class PairCounts:
     tied: int = 0
     """Scores no further apart than the margin: dropped, not guessed."""
     pairs: int = 0
-    score: float = field(default=0.0)
+    score: float = 0.0
     """Sum over states of the mean score of the samples."""
-    gap: float = field(default=0.0)
+    gap: float = 0.0
     """Sum over pairs of the difference of scores."""
 
 
-def select_pair(
-    turn: int, proposals: Sequence[Proposal], scores: Sequence[float], margin: float, counts: PairCounts
-) -> Pair | None:
+def select_pair(choice: Choice, margin: float, counts: PairCounts) -> Pair | None:
     """The best against the worst of the samples at one state; with two samples that is online DPO as in paper A.
 
     None, and counted, where all are one action or their scores differ by no more than ``margin``. Of equal scores the
     first drawn counts.
     """
-    scores = [score if proposal.ended else UNENDED for proposal, score in zip(proposals, scores)]
+    proposals, scores = choice.proposals, choice.scores
     counts.states += 1
     counts.score += sum(scores) / len(scores)
     best = max(range(len(scores)), key=lambda k: scores[k])
@@ -59,4 +75,4 @@ def select_pair(
         return None
     counts.pairs += 1
     counts.gap += scores[best] - scores[worst]
-    return Pair(turn, proposals[best], proposals[worst], scores[best], scores[worst])
+    return Pair(choice.turn, proposals[best], proposals[worst], scores[best], scores[worst])

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
+
+from agentprm_core.training.attention import log_probs, packed_attention
 
 
 class Reference:
@@ -17,9 +20,16 @@ class Reference:
 
     def __init__(self, model: nn.Module) -> None:
         """Raises ValueError where nothing is trainable."""
+        self._model = model
         self._weights = [(p, p.detach().clone()) for p in model.parameters() if p.requires_grad]
         if not self._weights:
             raise ValueError("the model has no trainable weights: was its adapter loaded for inference only?")
+
+    @torch.no_grad()
+    def log_probs(self, batch: dict, where_N: torch.Tensor) -> torch.Tensor:
+        """(P,) π_{i−1}'s log-probability of each token of the packed batch where ``where_N``, nats."""
+        with packed_attention(self._model), self.in_place():
+            return log_probs(self._model, batch, where_N)[0]
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

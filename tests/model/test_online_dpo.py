@@ -9,13 +9,14 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from agentprm_core.improve import online_dpo
-from agentprm_core.improve.online_dpo import DpoSettings, OnlineDpoTrainer, dpo_objective, pair_row, train_online_dpo
-from agentprm_core.improve.pairs import PairCounts, select_pair
+from agentprm_core.improve.online_dpo import DpoSettings, OnlineDpoTrainer, train_online_dpo
+from agentprm_core.improve.pairs import UNENDED, Choice, PairCounts, select_pair
+from agentprm_core.improve.preferences import choice_row, dpo_objective, soft_objective
 from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.reference import Reference
 from agentprm_core.policy.models import Policy
 from agentprm_core.prm.model import new_prm
-from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.attention import log_probs, packed_attention
 from agentprm_core.training.packing import pack
 from tests.model import text_world
 
@@ -122,35 +123,31 @@ def proposal(name, ended=True):
 def test_pairs_are_best_against_worst_and_ties_are_counted():
     counts = PairCounts()
     a, bb, ccc = proposal("a"), proposal("bb"), proposal("ccc")
-    pair = select_pair(0, [a, bb, ccc], [0.5, 0.9, 0.1], 0.0, counts)
+    pair = select_pair(Choice(0, (a, bb, ccc), (0.5, 0.9, 0.1)), 0.0, counts)
     assert (pair.chosen.action, pair.rejected.action) == ("bb", "ccc")
-    assert select_pair(1, [a, a], [0.5, 0.5], 0.0, counts) is None
-    assert select_pair(2, [a, bb], [0.5, 0.5], 0.0, counts) is None
-    assert select_pair(3, [a, bb], [0.5, 0.52], 0.05, counts) is None
+    assert select_pair(Choice(1, (a, a), (0.5, 0.5)), 0.0, counts) is None
+    assert select_pair(Choice(2, (a, bb), (0.5, 0.5)), 0.0, counts) is None
+    assert select_pair(Choice(3, (a, bb), (0.5, 0.52)), 0.05, counts) is None
     assert (counts.states, counts.pairs, counts.same, counts.tied) == (4, 1, 1, 2)
 
 
-def test_an_action_without_an_end_always_loses():
-    pair = select_pair(0, [proposal("a"), proposal("bb", ended=False)], [0.01, 0.99], 0.0, PairCounts())
-    assert pair.chosen.action == "a"
+def test_an_action_without_an_end_scores_below_all_others(policy, renderer):
+    episode = text_world.play(0, 0)
+    drawn = [[[proposal("take mug"), proposal("take", ended=False)]] + [[]] * (episode.length - 1)]
+    (choices,) = online_dpo.scored([episode], drawn, policy_of(noisy_prm(renderer), renderer), 500)
+    assert choices[0].scores[0] > 0
+    assert choices[0].scores[1] == UNENDED
+    assert select_pair(choices[0], 0.0, PairCounts()).chosen.action == "take mug"
 
 
-def some_pairs(policy, episodes):
-    """Two distinct actions at each turn, and the plain rows (history, chosen tokens, rejected tokens)."""
-    rows, plain = [], []
-    for i, episode in enumerate(episodes):
-        rendered = policy.renderer.episode(episode.turns)
-        pairs = []
-        for turn, drawn in enumerate(proposer(policy).propose([episode], 8, [(i,)])[0]):
-            pair = select_pair(
-                turn, drawn, [-len(p.action) - hash(p.tokens) % 7 / 10 for p in drawn], 0.0, PairCounts()
-            )
-            if pair:
-                pairs.append(pair)
-                history = rendered.input_ids[: rendered.action_starts[turn]]
-                plain.append((history, list(pair.chosen.tokens), list(pair.rejected.tokens)))
-        rows.append(pair_row(rendered, pairs))
-    return rows, plain
+def some_choices(policy, episodes):
+    """The distinct actions of eight draws at each turn with made-up scores, by episode."""
+    rng, found = np.random.default_rng(0), []
+    drawn = proposer(policy).propose(episodes, 8, [(i,) for i in range(len(episodes))])
+    for of_episode in drawn:
+        choices = [Choice(turn, tuple(d), tuple(rng.random(8).tolist())).distinct for turn, d in enumerate(of_episode)]
+        found.append([choice for choice in choices if len(choice.proposals) > 1])
+    return found
 
 
 def plain_log_prob(model, history, tokens):
@@ -162,35 +159,73 @@ def with_reference(policy, reference, rows):
     batch = pack(rows)
     is_action = batch["branch"] >= 0
     with torch.no_grad(), packed_attention(reference):
-        batch["reference"], _ = online_dpo.log_probs(reference, batch, is_action)
+        batch["reference"], _ = log_probs(reference, batch, is_action)
     return batch
 
 
-def test_loss_and_gradient_are_those_of_plain_pairs(policy):
+def moved(policy):
+    """π_{i−1}, after which the policy has moved on."""
     reference = copy.deepcopy(policy.model)
     with torch.no_grad():
         for weight in policy.model.parameters():
             weight.add_(0.02 * torch.randn_like(weight))
-    rows, plain = some_pairs(policy, text_world.episodes(4, skill=0.3))
+    return reference
+
+
+def plain_winner(log_policy, log_reference, scores, beta):
+    ratio = torch.stack(log_policy) - torch.stack(log_reference)
+    return -torch.nn.functional.logsigmoid(beta * (ratio[0] - ratio[1]))
+
+
+def plain_soft(log_policy, log_reference, scores, beta):
+    target = (torch.stack(log_reference) + torch.tensor(scores) / beta).softmax(0)
+    return -(target * torch.stack(log_policy).log_softmax(0)).sum()
+
+
+@pytest.mark.parametrize(
+    ("objective", "plain", "as_choice"),
+    [
+        (dpo_objective, plain_winner, lambda choice: select_pair(choice, 0.0, PairCounts()).as_choice),
+        (soft_objective, plain_soft, lambda choice: choice),
+    ],
+)
+def test_loss_and_gradient_are_those_of_plain_rows(policy, objective, plain, as_choice):
+    reference, episodes = moved(policy), text_world.episodes(4, skill=0.3)
+    choices = [[as_choice(c) for c in of_episode] for of_episode in some_choices(policy, episodes)]
+    rows = [choice_row(policy.renderer.episode(e.turns), c) for e, c in zip(episodes, choices)]
     batch = with_reference(policy, reference, rows)
     with packed_attention(policy.model):
-        total = dpo_objective(policy.model, batch, 0.3).total / batch["weight"].sum()
+        total = objective(policy.model, batch, 0.3).total / batch["weight"].sum()
     total.backward()
     on_tree = torch.cat([p.grad.flatten() for p in policy.model.parameters()])
     policy.model.zero_grad()
     losses = []
-    for history, chosen, rejected in plain:
-        with torch.no_grad():
-            anchor = plain_log_prob(reference, history, chosen) - plain_log_prob(reference, history, rejected)
-        now = plain_log_prob(policy.model, history, chosen) - plain_log_prob(policy.model, history, rejected)
-        losses.append(-torch.nn.functional.logsigmoid(0.3 * (now - anchor)))
+    for episode, of_episode in zip(episodes, choices):
+        for choice in of_episode:
+            history = history_of(policy, episode, choice.turn)
+            now = [plain_log_prob(policy.model, history, list(p.tokens)) for p in choice.proposals]
+            with torch.no_grad():
+                before = [plain_log_prob(reference, history, list(p.tokens)) for p in choice.proposals]
+            losses.append(plain(now, before, choice.scores, 0.3))
     alone = torch.stack(losses).mean()
     alone.backward()
-    assert batch["weight"].sum() == len(plain) > 5
+    assert batch["weight"].sum() == len(losses) > 5
     torch.testing.assert_close(total, alone, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(
         on_tree, torch.cat([p.grad.flatten() for p in policy.model.parameters()]), atol=1e-5, rtol=1e-4
     )
+
+
+def test_soft_preferences_rest_where_the_regularised_optimum_is(policy):
+    """With π = π*, π* ∝ π_{i−1} exp(Q/β), the gradient vanishes; equal scores leave π_{i−1} alone."""
+    episodes = text_world.episodes(3, skill=0.3)
+    choices = [[dataclasses.replace(c, scores=(0.4,) * len(c.scores)) for c in of_episode]
+               for of_episode in some_choices(policy, episodes)]  # fmt: skip
+    rows = [choice_row(policy.renderer.episode(e.turns), c) for e, c in zip(episodes, choices)]
+    batch = with_reference(policy, policy.model, rows)
+    with packed_attention(policy.model):
+        soft_objective(policy.model, batch, 0.05).total.backward()
+    assert max(p.grad.abs().max() for p in policy.model.parameters()) < 1e-4
 
 
 def test_reference_is_what_the_model_was_and_lets_go_of_it(policy):
@@ -218,9 +253,9 @@ def test_with_lora_the_anchor_is_the_previous_adapter_not_the_base(policy, rende
     (batch,) = trainer.step_batches(iter([{"rows": torch.arange(6)}]), 1)
     ids = batch["branch"] >= 0
     with torch.no_grad(), packed_attention(model):
-        now, _ = online_dpo.log_probs(model, batch, ids)
+        now, _ = log_probs(model, batch, ids)
         with model.disable_adapter():
-            base, _ = online_dpo.log_probs(model, batch, ids)
+            base, _ = log_probs(model, batch, ids)
     torch.testing.assert_close(batch["reference"], now)
     assert (batch["reference"] - base).abs().max() > 0.1
     with packed_attention(model):
@@ -248,13 +283,13 @@ def share_taking(policy, episodes):
     return np.mean([p.action.startswith("take") for of_episode in drawn for turn in of_episode for p in turn])
 
 
-@pytest.mark.parametrize("refresh", [1, 4])
-def test_the_policy_comes_to_do_what_scores_higher(renderer, tmp_path, monkeypatch, refresh):
+@pytest.mark.parametrize(("refresh", "preference"), [(1, "winner"), (4, "winner"), (4, "soft")])
+def test_the_policy_comes_to_do_what_scores_higher(renderer, tmp_path, monkeypatch, refresh, preference):
     policy = policy_of(text_world.small_model(renderer), renderer)
     fresh = text_world.episodes(10, skill=0.5, first_game=700)
     before = share_taking(policy, fresh)
     monkeypatch.setattr(online_dpo, "score_actions", taste)
-    settings = dataclasses.replace(SETTINGS, steps=16, refresh_every=refresh, learning_rate=5e-3)
+    settings = dataclasses.replace(SETTINGS, steps=16, refresh_every=refresh, learning_rate=5e-3, preference=preference)
     _, metrics = train_online_dpo(text_world.episodes(30, skill=0.5), policy, policy, settings, tmp_path)
     assert share_taking(policy, fresh) > before + 0.3
     scores = [entry["score"] for entry in metrics["curve"] if "score" in entry]  # known where pairs were drawn
@@ -264,10 +299,13 @@ def test_the_policy_comes_to_do_what_scores_higher(renderer, tmp_path, monkeypat
     assert 0 < metrics["curve"][0]["paired"] <= 1
 
 
-def test_equal_scores_change_nothing(renderer, policy, tmp_path):
+@pytest.mark.parametrize("preference", ["winner", "soft"])
+def test_equal_scores_change_nothing(renderer, policy, tmp_path, preference):
     before = copy.deepcopy(policy.model.state_dict())
     prm = policy_of(new_prm(text_world.small_model(renderer)), renderer)  # ½ everywhere
-    _, metrics = train_online_dpo(text_world.episodes(20), policy, prm, SETTINGS, tmp_path)
+    _, metrics = train_online_dpo(
+        text_world.episodes(20), policy, prm, dataclasses.replace(SETTINGS, preference=preference), tmp_path
+    )
     assert metrics["curve"][-1]["tied"] + metrics["curve"][-1]["same"] == 1
     assert all(torch.equal(before[k], v) for k, v in policy.model.state_dict().items())
 
@@ -276,6 +314,7 @@ def test_equal_scores_change_nothing(renderer, policy, tmp_path):
     ("change", "message"),
     [
         ({"samples": 1}, "samples must be at least 2"),
+        ({"preference": "loud"}, "preference: 'loud' is not one of winner, soft"),
         ({"save_every": 5, "refresh_every": 2}, "save_every 5 must be a multiple of refresh_every 2"),
     ],
 )

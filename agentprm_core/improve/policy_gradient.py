@@ -1,0 +1,105 @@
+"""Advantage-weighted update of the turns that were played: PPO's clipped objective with a KL to π_{i−1}.
+
+    L = −Σ min(ρ A, clip(ρ, 1−ε, 1+ε) A) + β KL(π ‖ π_{i−1}),   ρ = π(a|s) / π_{i−1}(a|s)
+
+with a turn as the action, not a token (Schulman et al. 2017). The advantages are the caller's: by trajectory (GRPO), by
+anchor state (GiGPO), :mod:`agentprm_core.credit.group`, or a process reward model's.
+
+Shapes: ``P`` action tokens, ``J`` turns of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from agentprm_core.improve.reference import Reference
+from agentprm_core.improve.sft import check_fits
+from agentprm_core.policy.models import Policy
+from agentprm_core.training.attention import log_probs, to_device
+from agentprm_core.training.packing import Row
+from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses, TrainSettings, fit
+from agentprm_core.training.tree import branch_sums
+from agentprm_core.types import Episode
+
+
+@dataclass(frozen=True)
+class GradientSettings(TrainSettings):
+    beta: float = 0.03
+    """Weight of the KL to π_{i−1}."""
+    clip: float = 0.2
+    """ε: how far a turn's probability ratio may move before it stops counting."""
+
+
+def train_policy_gradient(
+    episodes: Sequence[Episode],
+    advantages: Sequence[np.ndarray],
+    policy: Policy,
+    settings: GradientSettings,
+    scratch: Path,
+) -> tuple[PreTrainedModel, dict]:
+    """Train ``policy.model`` in place on turns that it, as it comes (π_{i−1}), has played.
+
+    Args:
+        episodes: what was played.
+        advantages: T values an episode. Turns of advantage 0 and replayed ones count for nothing, but for the KL.
+
+    Returns:
+        The model, and :func:`agentprm_core.training.trainer.fit`'s metrics; the curve also has ``kl`` (nats a turn) and
+        ``clipped`` (share of turns).
+
+    Raises:
+        ValueError: no episodes, not one advantage a turn, an episode longer than the context, nothing trainable.
+    """
+    rows = [gradient_row(e, a, policy) for e, a in zip(episodes, advantages, strict=True)]
+    return policy.model, fit(_GradientTrainer(policy, rows, settings, scratch))
+
+
+def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Policy) -> Row:
+    """Columns: ``weight`` (1 at a decided action's end), ``decided`` (1 on its tokens), ``advantage`` (on its tokens)."""
+    rendered = policy.renderer.episode(episode.turns)
+    check_fits(len(rendered.input_ids), episode, policy.model)
+    if len(advantage_T) != episode.length:
+        raise ValueError(
+            f"episode {episode.index} of {episode.game_id}: {len(advantage_T)} advantages for {episode.length} turns"
+        )
+    names = ("weight", "decided", "advantage")
+    columns = {name: np.zeros(len(rendered.input_ids), np.float32) for name in names}
+    for turn in range(episode.start, episode.length):
+        own = slice(rendered.action_starts[turn], rendered.action_ends[turn] + 1)
+        columns["weight"][rendered.action_ends[turn]] = 1.0
+        columns["decided"][own], columns["advantage"][own] = 1.0, advantage_T[turn]
+    return Row(np.array(rendered.input_ids, dtype=np.int32), columns)
+
+
+class _GradientTrainer(EpisodeTrainer):
+    """Adds π_{i−1}'s log-probabilities to every batch."""
+
+    def __init__(self, policy: Policy, rows: Sequence[Row], settings: GradientSettings, scratch: Path) -> None:
+        objective = partial(gradient_objective, beta=settings.beta, clip=settings.clip)
+        super().__init__(policy.model, rows, objective, settings, scratch)
+        self._reference = Reference(policy.model)
+
+    def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
+        batches = [to_device(b, self.args.device) for b in super().step_batches(epoch_iterator, num_batches)]
+        return [b | {"reference": self._reference.log_probs(b, b["decided"] > 0)} for b in batches]
+
+
+def gradient_objective(model: torch.nn.Module, batch: dict, beta: float, clip: float) -> Losses:
+    """Σ over decided turns of the clipped surrogate's loss and β × KL, estimated token by token by r − 1 − log r."""
+    decided_N, end_N = batch["decided"] > 0, batch["weight"]
+    ratio_P = log_probs(model, batch, decided_N)[0] - batch["reference"]
+    turn_P = (end_N.cumsum(0) - end_N)[decided_N].long()
+    advantage_J = batch["advantage"][end_N > 0]
+    ratio_J = branch_sums(ratio_P, turn_P, len(advantage_J)).exp()
+    surrogate_J = torch.minimum(ratio_J * advantage_J, ratio_J.clamp(1 - clip, 1 + clip) * advantage_J)
+    kl = (torch.expm1(-ratio_P) + ratio_P).sum()
+    clipped = ((ratio_J - 1).abs() > clip).float().sum()
+    metrics = {"kl": (kl.detach(), len(advantage_J)), "clipped": (clipped, len(advantage_J))}
+    return Losses(beta * kl - surrogate_J.sum(), metrics)

@@ -1,0 +1,97 @@
+"""Losses that move a policy from π_{i−1} towards the actions that score higher.
+
+Both solve max E_{a~π}[Q(s,a)] − β KL(π ‖ π_{i−1}), whose solution is π*(a|s) ∝ π_{i−1}(a|s) exp(Q(s,a)/β).
+
+- ``winner`` is DPO: only the order of two actions counts,
+  −log σ(β [(log π(a⁺|s) − log π_{i−1}(a⁺|s)) − (log π(a⁻|s) − log π_{i−1}(a⁻|s))]). Its β scales log-ratios; a pair
+  that differs by a hair pulls as hard as one that decides the game.
+- ``soft`` uses the scores: among the actions drawn at a state, cross-entropy from π* to π, both normalised over them.
+  Two actions that score alike stay where π_{i−1} had them.
+
+Shapes: ``P`` action tokens, ``J`` actions of a batch, ``S`` states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from agentprm_core.improve.pairs import Choice
+from agentprm_core.policy.prompt import Rendered
+from agentprm_core.training.attention import log_probs
+from agentprm_core.training.packing import Row
+from agentprm_core.training.trainer import Losses
+from agentprm_core.training.tree import branch_sums, tree_row
+
+
+def choice_row(rendered: Rendered, choices: Sequence[Choice]) -> Row:
+    """The episode as the trunk and a branch for each action of each choice.
+
+    Columns, on a branch's last token: ``weight`` (1 once a choice, on its first action), ``end`` (1), ``score``.
+    """
+    branches = []
+    for choice in choices:
+        for number, (proposal, score) in enumerate(zip(choice.proposals, choice.scores)):
+            own = _columns(len(proposal.tokens))
+            own["weight"][-1], own["end"][-1], own["score"][-1] = float(number == 0), 1.0, score
+            branches.append((rendered.action_starts[choice.turn], proposal.tokens, own))
+    return tree_row(rendered.input_ids, _columns(len(rendered.input_ids)), branches)
+
+
+def dpo_objective(model: torch.nn.Module, batch: dict, beta: float) -> Losses:
+    """Σ over pairs of −log σ(β·margin); the margin is the pair's difference of log π/π_{i−1}, chosen first."""
+    ratio_J, kl = _ratios(model, batch)
+    margin = ratio_J[0::2] - ratio_J[1::2]
+    metrics = {"kl": kl, "accuracy": ((margin > 0).float().sum(), margin.numel())}
+    return Losses(F.softplus(-beta * margin).sum(), metrics)
+
+
+def soft_objective(model: torch.nn.Module, batch: dict, beta: float) -> Losses:
+    """Σ over states of the cross-entropy from π* ∝ π_{i−1} exp(Q/β) to π among the actions drawn there."""
+    ratio_J, kl = _ratios(model, batch)
+    ends_N = batch["end"] > 0
+    score_J, first_J = batch["score"][ends_N], batch["weight"][ends_N] > 0
+    state_J = first_J.cumsum(0) - 1
+    reference_J = branch_sums(batch["reference"], batch["branch"][batch["branch"] >= 0], len(ratio_J))
+    states = int(first_J.sum())
+    target_J = _log_softmax(reference_J + score_J / beta, state_J, states).exp()
+    log_policy_J = _log_softmax(ratio_J + reference_J, state_J, states)
+    with torch.no_grad():
+        likes = _best(ratio_J, state_J, states) == _best(score_J, state_J, states)
+    return Losses(-(target_J * log_policy_J).sum(), {"kl": kl, "accuracy": (likes.float().sum(), states)})
+
+
+PREFERENCES = {"winner": dpo_objective, "soft": soft_objective}
+
+
+def _ratios(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, tuple[torch.Tensor, int]]:
+    """(J,) log π/π_{i−1} of each action, and the KL to π_{i−1} as (sum, actions): token by token r − 1 − log r with
+    r = π_{i−1}/π, which is never negative, over the action's tokens alone."""
+    is_action_N = batch["branch"] >= 0
+    branch_P, actions = batch["branch"][is_action_N], int(batch["branch"].max()) + 1
+    ratio_P = log_probs(model, batch, is_action_N)[0] - batch["reference"]
+    with torch.no_grad():
+        kl = (torch.expm1(-ratio_P) + ratio_P).sum()
+    return branch_sums(ratio_P, branch_P, actions), (kl, actions)
+
+
+def _log_softmax(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor:
+    """Log-softmax of each state's own entries."""
+    top_S = x_J.new_full((states,), -torch.inf).scatter_reduce(0, state_J, x_J.detach(), "amax")
+    shifted_J = x_J - top_S[state_J]
+    total_S = x_J.new_zeros(states).index_add(0, state_J, shifted_J.exp())
+    return shifted_J - total_S.log()[state_J]
+
+
+def _best(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor:
+    """(S,) the last of each state's entries that is its greatest, as an index into J."""
+    top_S = x_J.new_full((states,), -torch.inf).scatter_reduce(0, state_J, x_J, "amax")
+    index_J = torch.where(x_J == top_S[state_J], torch.arange(len(x_J), device=x_J.device), -1)
+    return index_J.new_full((states,), -1).scatter_reduce(0, state_J, index_J, "amax")
+
+
+def _columns(tokens: int) -> dict[str, np.ndarray]:
+    return {name: np.zeros(tokens, np.float32) for name in ("weight", "end", "score")}
