@@ -1,0 +1,1 @@
+"""What a turn was worth: targets for process reward models from episodes, one estimator a file."""
