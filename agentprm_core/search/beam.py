@@ -1,0 +1,207 @@
+"""Step beam search N × M over cloned worlds (paper B §4.1): N histories kept, M actions sampled from each.
+
+At every depth all candidates are scored by the PRM; they are stepped best first, in clones of their worlds, and those
+that lead to a state already reached at this depth are merged into the better one, until N are found. The first
+state counts as N equal ones, so the first depth samples N·M actions. A path that has ended (won, out of turns or of
+context) keeps its last score and its place; the search of a game ends when its best path has ended, and that path is
+the episode. Whether it was won is read by nobody before.
+
+The nodes of all games in flight are decoded together and scored in one call a depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tqdm import tqdm
+
+from agentprm_core.envs import Observation, World, make_world
+from agentprm_core.policy.sampler import Cost, Decision, Sampler
+from agentprm_core.rollout import Start, episode_seed
+from agentprm_core.search.scorer import Scorer
+from agentprm_core.types import Episode, Turn
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """One history: where its world stands, and who has read it. An ended one has no seats."""
+
+    world: World
+    observation: Observation
+    turns: tuple[Turn, ...]
+    log_probs: tuple[float, ...]
+    score: float
+    seats: tuple[int, int] | None
+    """Of the sampler and of the scorer."""
+    truncated: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Beam:
+    """The search of one game."""
+
+    start: Start
+    nodes: list[_Node]
+    cost: Cost = field(default_factory=Cost)
+    steps: int = 0
+
+    @property
+    def live(self) -> list[_Node]:
+        return [node for node in self.nodes if node.seats is not None]
+
+
+class BeamSearch:
+    """Searches as many games at once as ``sampler`` and ``scorer`` have seats for."""
+
+    def __init__(self, sampler: Sampler, scorer: Scorer, *, width: int, samples: int) -> None:
+        """``width`` N, ``samples`` M. The scorer needs as many seats as the sampler. Raises ValueError where the
+        sampler has fewer than N."""
+        if width < 1 or samples < 1:
+            raise ValueError(f"beam search needs at least 1 × 1, not {width} × {samples}")
+        if sampler.seats < width:
+            raise ValueError(f"beam search of width {width} needs that many seats, the sampler has {sampler.seats}")
+        self._sampler, self._scorer, self._width, self._samples = sampler, scorer, width, samples
+
+    def search(
+        self, starts: Iterable[Start], *, engine: str, max_turns: int, progress: bool = False
+    ) -> Iterator[Episode]:
+        """The path found for each start, as games end. ``Episode.extra``: ``score``, ``cost``, ``world_steps``.
+
+        Raises ValueError for a start with actions to replay.
+        """
+        starts = list(starts)
+        waiting, beams = iter(starts), []
+        with tqdm(total=len(starts), unit="game", disable=None if progress else True) as bar:
+            try:
+                while True:
+                    while (len(beams) + 1) * self._width <= self._sampler.seats and (start := next(waiting, None)):
+                        beams.append(self._root(start, engine))
+                    if not beams:
+                        return
+                    self._deepen(beams, max_turns)
+                    for beam in [beam for beam in beams if beam.nodes[0].seats is None]:
+                        beams.remove(beam)
+                        bar.update()
+                        yield self._episode(beam)
+            finally:
+                for beam in beams:
+                    for node in beam.live:
+                        self._leave(beam, node)
+
+    def _root(self, start: Start, engine: str) -> _Beam:
+        if start.actions or start.first is not None:
+            raise ValueError(f"beam search starts at a game's first state; {start.game.id} has actions to replay")
+        world = make_world(engine)
+        seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
+        beam = _Beam(start, [_Node(world, world.reset(start.game), (), (), 0.0, seats)])
+        self._look(beam, beam.nodes[0])
+        return beam
+
+    def _deepen(self, beams: list[_Beam], max_turns: int) -> None:
+        """One more turn of every live node."""
+        nodes = [node for beam in beams for node in beam.live]
+        decisions = self._decide(nodes)
+        scores = self._scorer.score([(node.seats[1], decided) for node, decided in zip(nodes, decisions)])
+        found = iter(zip(scores, decisions))
+        for beam in beams:
+            children = [(q, node, choice) for node in beam.live for q, choice in zip(*next(found))]
+            self._keep_best(beam, children, max_turns)
+
+    def _decide(self, nodes: list[_Node]) -> list[tuple[Decision, ...]]:
+        for node in nodes:
+            first = not node.turns
+            self._sampler.ask(node.seats[0], self._samples * self._width if first else self._samples)
+        decided: dict[int, tuple[Decision, ...]] = {}
+        while len(decided) < len(nodes):
+            decided.update(self._sampler.tick())
+        return [decided[node.seats[0]] for node in nodes]
+
+    def _keep_best(self, beam: _Beam, children: list[tuple[float, _Node, Decision]], max_turns: int) -> None:
+        """The best N of the ended paths and of the live nodes' children."""
+        ended = [node for node in beam.nodes if node.seats is None]
+        children.sort(key=lambda child: (-child[0], -child[2].count))
+        kept, reached = [], set()
+        for q, parent, choice in children:
+            if len(kept) == self._width:
+                break
+            world = parent.world.clone()
+            seen = world.step(choice.action)
+            beam.steps += 1
+            if world.state_key() not in reached:
+                reached.add(world.state_key())
+                kept.append((q, parent, choice, world, seen))
+        parents = beam.live
+        beam.nodes = sorted([*ended, *self._seat(beam, parents, kept)], key=lambda node: -node.score)
+        for node in beam.nodes[self._width :]:
+            self._leave(beam, node)
+        del beam.nodes[self._width :]
+        for node in beam.live:
+            if node.observation.won or len(node.turns) == max_turns:
+                self._leave(beam, node)
+            else:
+                self._look(beam, node)
+
+    def _seat(
+        self, beam: _Beam, parents: list[_Node], kept: list[tuple[float, _Node, Decision, World, Observation]]
+    ) -> list[_Node]:
+        """The children as nodes: the last child of a parent takes its seats over, the others fork them."""
+        left = {id(parent): sum(1 for _, p, *_ in kept if p is parent) for parent in parents}
+        for parent in parents:
+            if not left[id(parent)]:
+                self._leave(beam, parent)
+        nodes = []
+        for place, (q, parent, choice, world, seen) in enumerate(kept):
+            left[id(parent)] -= 1
+            sampling, scoring = parent.seats
+            if left[id(parent)]:
+                seed = episode_seed(beam.start.seed, len(parent.turns), place)
+                sampling, scoring = self._sampler.fork(sampling, seed), self._scorer.fork(scoring)
+            nodes.append(_child(parent, choice, q, world, seen, (sampling, scoring)))
+        for node, (_, _, choice, *_) in zip(nodes, kept):  # only now: a parent's seats are forked before they go on
+            self._sampler.tell(node.seats[0], choice.action, choice.reason)
+            self._scorer.tell(node.seats[1], choice.action, choice.reason)
+        return nodes
+
+    def _look(self, beam: _Beam, node: _Node) -> None:
+        """Let both read what ``node`` sees; one without room for it ends there."""
+        seen = node.observation
+        room = self._sampler.see(node.seats[0], seen.text, seen.admissible)
+        if not (self._scorer.see(node.seats[1], seen.text, seen.admissible) and room):
+            node.truncated = True
+            self._leave(beam, node)
+
+    def _leave(self, beam: _Beam, node: _Node) -> None:
+        """Give up a node's seats; what was spent on them is the beam's."""
+        if node.seats is not None:
+            beam.cost += self._sampler.close(node.seats[0]) + Cost(prm_read=self._scorer.close(node.seats[1]))
+            node.seats = None
+
+    def _episode(self, beam: _Beam) -> Episode:
+        for node in beam.live:
+            self._leave(beam, node)
+        best = beam.nodes[0]
+        return Episode(
+            game_id=beam.start.game.id,
+            index=beam.start.index,
+            seed=beam.start.seed,
+            turns=best.turns,
+            won=best.observation.won,
+            truncated=best.truncated,
+            extra={
+                "log_probs": best.log_probs,
+                "score": best.score,
+                "cost": beam.cost,
+                "world_steps": beam.steps,
+            },
+        )
+
+
+def _child(
+    parent: _Node, choice: Decision, score: float, world: World, seen: Observation, seats: tuple[int, int]
+) -> _Node:
+    before = parent.observation
+    valid = choice.action in before.admissible
+    turn = Turn(before.text, choice.action, before.admissible, valid, parent.world.state_key(), choice.reason)
+    log_probs = (*parent.log_probs, choice.log_prob)
+    return _Node(world, seen, (*parent.turns, turn), log_probs, score, seats)

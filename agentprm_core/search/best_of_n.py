@@ -1,0 +1,79 @@
+"""Best-of-N: at each turn N sampled actions, duplicates merged, the scorer's best is played (paper A §4.3).
+
+And over whole trajectories (paper B §4.1): N episodes of a game, the one whose last action scores best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from agentprm_core.policy.models import Policy
+from agentprm_core.policy.sampler import Cost, Decision, Sampler
+from agentprm_core.search.scorer import PrmScorer, Scorer
+from agentprm_core.types import Episode
+
+
+class Chooser:
+    """A player that asks ``sampler`` for ``samples`` actions and plays the one that ``scorer`` likes best.
+
+    Of equal scores the action sampled more often is played. Where all samples agree nothing is scored.
+    """
+
+    def __init__(self, sampler: Sampler, scorer: Scorer, samples: int) -> None:
+        if samples < 1:
+            raise ValueError(f"Best-of-N needs at least one sample, not {samples}")
+        self.seats = sampler.seats
+        self._sampler, self._scorer, self._samples = sampler, scorer, samples
+        self._scoring: dict[int, int] = {}
+
+    def open(self, seed: int) -> int:
+        seat = self._sampler.open(seed)
+        self._scoring[seat] = self._scorer.open(seed)
+        return seat
+
+    def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
+        room = self._sampler.see(seat, observation, admissible)
+        return self._scorer.see(self._scoring[seat], observation, admissible) and room
+
+    def ask(self, seat: int) -> None:
+        self._sampler.ask(seat, self._samples)
+
+    def tell(self, seat: int, action: str, reason: str = "") -> None:
+        self._sampler.tell(seat, action, reason)
+        self._scorer.tell(self._scoring[seat], action, reason)
+
+    def tick(self) -> list[tuple[int, tuple[Decision, ...]]]:
+        done = self._sampler.tick()
+        several = [(seat, decisions) for seat, decisions in done if len({d.action for d in decisions}) > 1]
+        scores = self._scorer.score([(self._scoring[seat], decisions) for seat, decisions in several])
+        ranked = {seat: _ranked(decisions, q) for (seat, decisions), q in zip(several, scores)}
+        return [(seat, ranked.get(seat, decisions)) for seat, decisions in done]
+
+    def close(self, seat: int) -> Cost:
+        read = self._scorer.close(self._scoring.pop(seat))
+        return self._sampler.close(seat) + Cost(prm_read=read)
+
+
+class BestOfN(Chooser):
+    """A :class:`Chooser` whose scorer is a PRM."""
+
+    def __init__(self, sampler: Sampler, prm: Policy, *, samples: int) -> None:
+        scorer = PrmScorer(
+            prm, slots=sampler.seats, context=sampler.context, max_action_tokens=sampler.max_action_tokens
+        )
+        super().__init__(sampler, scorer, samples)
+
+
+def best_trajectories(episodes: Iterable[Episode], last_scores: Sequence[float]) -> list[Episode]:
+    """Of each game the episode with the best score of its last action; of equal ones the first by index.
+
+    ``last_scores`` are the PRM's, one an episode in their order.
+    """
+    scored = sorted(zip(episodes, last_scores), key=lambda pair: (pair[0].game_id, -pair[1], pair[0].index))
+    return [next(group)[0] for _, group in groupby(scored, key=lambda pair: pair[0].game_id)]
+
+
+def _ranked(decisions: Sequence[Decision], scores: Sequence[float]) -> tuple[Decision, ...]:
+    order = sorted(range(len(decisions)), key=lambda i: (-scores[i], -decisions[i].count))
+    return tuple(decisions[i] for i in order)

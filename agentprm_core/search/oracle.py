@@ -1,0 +1,77 @@
+"""The true Q of an action, by playing on from it: what a perfect process reward model would say.
+
+Best-of-N with it is the headroom of a policy: the success that choosing among its own samples can give at all. Where it
+is small, no PRM helps, and fluency, diversity or capacity come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentprm_core.policy.sampler import Decision, Sampler
+from agentprm_core.rollout import Start, episode_seed, play
+from agentprm_core.types import Game
+
+
+class TrueQ:
+    """A scorer: the mean of γ^{T−1−t} · won over ``plays`` continuations of each candidate by ``sampler``.
+
+    It knows the game behind each conversation by its seed: ``games`` are the games of the episodes' starts, by the
+    starts' seeds. The sampler must be another one than the player's.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        games: Mapping[int, Game],
+        *,
+        plays: int,
+        gamma: float,
+        engine: str,
+        max_turns: int,
+    ) -> None:
+        if plays < 1:
+            raise ValueError(f"a value needs at least one play, not {plays}")
+        self._sampler, self._games = sampler, games
+        self._plays, self._gamma, self._engine, self._max_turns = plays, gamma, engine, max_turns
+        self._told: dict[int, tuple[int, tuple[str, ...]]] = {}
+        self._next = 0
+
+    def open(self, seed: int) -> int:
+        return self._keep(seed, ())
+
+    def fork(self, seat: int) -> int:
+        return self._keep(*self._told[seat])
+
+    def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
+        return True
+
+    def tell(self, seat: int, action: str, reason: str = "") -> None:
+        seed, told = self._told[seat]
+        self._told[seat] = (seed, (*told, action))
+
+    def close(self, seat: int) -> int:
+        del self._told[seat]
+        return 0
+
+    def score(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
+        """All continuations of all candidates in one run of the rollout loop."""
+        starts, places = [], []
+        for number, (seat, candidates) in enumerate(asked):
+            seed, told = self._told[seat]
+            for choice, candidate in enumerate(candidates):
+                for k in range(self._plays):
+                    branch = episode_seed(seed, len(told), candidate.action, k)
+                    starts.append(Start(self._games[seed], len(starts), branch, told, candidate.action))
+                    places.append((number, choice))
+        scores = [[0.0] * len(candidates) for _, candidates in asked]
+        for episode in play(self._sampler, starts, engine=self._engine, max_turns=self._max_turns):
+            number, choice = places[episode.index]
+            after = episode.length - 1 - episode.start
+            scores[number][choice] += episode.won * self._gamma**after / self._plays
+        return scores
+
+    def _keep(self, seed: int, told: tuple[str, ...]) -> int:
+        self._next += 1
+        self._told[self._next] = (seed, told)
+        return self._next

@@ -1,0 +1,121 @@
+"""Scores of candidate actions in growing conversations: what a search asks of a process reward model.
+
+The PRM keeps its own cache of every conversation. The candidates of one state are read as branches after the history,
+those of many states in one call, and their scores are taken at the actions' end marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentprm_core.policy.conversations import Conversation, Conversations
+from agentprm_core.policy.models import Policy
+from agentprm_core.policy.runner import Extension
+from agentprm_core.policy.sampler import Decision
+
+BRANCH_ROOM = 128
+"""Tokens of candidates read in one go for a state; more are read in rounds."""
+
+
+class Scorer(Protocol):
+    """Who tells good actions from bad: follows conversations as a player does, and scores what might come next."""
+
+    def open(self, seed: int) -> int:
+        """A seat for a new conversation; ``seed`` is its player's."""
+
+    def fork(self, seat: int) -> int:
+        """A second seat with the same past."""
+
+    def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
+        """Append an observation; False where the context has no room for it and an action."""
+
+    def tell(self, seat: int, action: str, reason: str = "") -> None:
+        """Append the action that was played."""
+
+    def score(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
+        """For each seat the scores of its candidates, higher is better."""
+
+    def close(self, seat: int) -> int:
+        """Give the seat back; returns the tokens read for it."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What is left to score of one seat."""
+
+    talk: Conversation
+    branches: list[tuple[int, ...]]
+    scores: list[float]
+
+
+class PrmScorer:
+    """Q_φ(s, a) in (0, 1) of a PRM, for up to ``slots`` conversations of ``context`` tokens."""
+
+    def __init__(self, prm: Policy, *, slots: int, context: int, max_action_tokens: int) -> None:
+        self._room = max(BRANCH_ROOM, max_action_tokens + 1)
+        self._talks = Conversations(prm, slots=slots, context=context, branch_room=self._room)
+        self._reserve = max_action_tokens
+        self._open: dict[int, Conversation] = {}
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens the PRM has read so far."""
+        return self._talks.runner.tokens_read
+
+    def open(self, seed: int) -> int:
+        return self._keep(self._talks.open())
+
+    def fork(self, seat: int) -> int:
+        return self._keep(self._talks.fork(self._open[seat]))
+
+    def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
+        return self._talks.see(self._open[seat], observation, admissible, self._reserve)
+
+    def tell(self, seat: int, action: str, reason: str = "") -> None:
+        self._talks.tell(self._open[seat], action, reason)
+
+    def close(self, seat: int) -> int:
+        talk = self._open.pop(seat)
+        self._talks.close(talk)
+        return talk.read
+
+    def score(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
+        """Sigmoid of the PRM's logit at each candidate's end mark."""
+        rounds = [_Round(self._open[seat], [self._spell(c) for c in candidates], []) for seat, candidates in asked]
+        left = [one for one in rounds if one.branches]
+        while left:
+            reading = {one.talk for one in left}
+            self._read([one for one in left if one.talk.known or self._talks.share(one.talk, reading)])
+            left = [one for one in left if one.branches]
+        return [one.scores for one in rounds]
+
+    def _read(self, rounds: list[_Round]) -> None:
+        extensions: list[Extension] = []
+        for one in rounds:
+            now = self._fitting(one.branches)
+            extensions.append(self._talks.extension(one.talk, 0, (), now))
+            one.branches = one.branches[len(now) :]
+        runner = self._talks.runner
+        scores = iter(runner.head(runner.extend(extensions))[:, 0].sigmoid().tolist())
+        for one, extension in zip(rounds, extensions):
+            one.scores += [next(scores) for _ in extension.branches]
+
+    def _fitting(self, branches: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """As many as there is room for, at least one."""
+        room, fitting = self._room, 1
+        for number, branch in enumerate(branches):
+            room -= len(branch)
+            if room < 0:
+                break
+            fitting = number + 1
+        return branches[:fitting]
+
+    def _spell(self, candidate: Decision) -> tuple[int, ...]:
+        renderer = self._talks.renderer
+        return (*renderer.action_text(candidate.action, candidate.reason), renderer.stop_token)
+
+    def _keep(self, talk: Conversation) -> int:
+        self._open[talk.slot] = talk
+        return talk.slot

@@ -1,0 +1,251 @@
+"""Search plays what its scorer likes best, and costs no more than it must."""
+
+import math
+
+import pytest
+import torch
+
+from agentprm_core.policy.models import Policy
+from agentprm_core.policy.sampler import Decision, Sampler
+from agentprm_core.prm.model import new_prm
+from agentprm_core.rollout import play, starts
+from agentprm_core.search.beam import BeamSearch
+from agentprm_core.search.best_of_n import BestOfN, Chooser, best_trajectories
+from agentprm_core.search.oracle import TrueQ
+from agentprm_core.search.scorer import PrmScorer
+from agentprm_core.types import Episode, Turn
+from tests.model import toy
+
+GAMES = [toy.game(n) for n in range(6)]
+
+
+@pytest.fixture(scope="module")
+def prm():
+    policy = toy.policy(seed=1)
+    model = new_prm(policy.model)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        model.score.weight.normal_(std=0.5)
+    return Policy(model.eval(), policy.tokenizer, policy.renderer, "prm")
+
+
+def sampler(**changes):
+    settings = {"slots": 8, "context": 512, "temperature": 2.0, "constrained": True, "max_action_tokens": 8}
+    return Sampler(toy.policy(), **{**settings, **changes})
+
+
+def scorer(prm, slots=8):
+    return PrmScorer(prm, slots=slots, context=512, max_action_tokens=8)
+
+
+def plain_score(prm, turns):
+    rendered = prm.renderer.episode(turns)
+    return prm.model(torch.tensor([rendered.input_ids])).logits[0, rendered.action_ends[-1], 0].sigmoid().item()
+
+
+def with_action(turn, action):
+    return Turn(turn.observation, action, turn.admissible, True, turn.state_key)
+
+
+def played(player, engine, games=GAMES, seed=4, max_turns=8):
+    begun = starts(games, 1, seed)
+    return sorted(play(player, begun, engine=engine, max_turns=max_turns), key=lambda e: e.game_id)
+
+
+def test_scores_are_those_of_the_plain_prm(toy_engine, prm):
+    scoring = scorer(prm)
+    episodes = played(sampler(), toy_engine)
+    seats = [scoring.open(e.seed) for e in episodes]
+    for t in range(4):
+        asked = []
+        for seat, episode in zip(seats, episodes):
+            if t < episode.length:
+                turn = episode.turns[t]
+                scoring.see(seat, turn.observation, turn.admissible)
+                asked.append((seat, episode, [Decision(c, "", 0.0) for c in turn.admissible]))
+        for given, (_, episode, candidates) in zip(scoring.score([(s, c) for s, _, c in asked]), asked):
+            turns = episode.turns
+            plain = [plain_score(prm, [*turns[:t], with_action(turns[t], c.action)]) for c in candidates]
+            assert given == pytest.approx(plain, abs=1e-4)
+        for seat, episode, _ in asked:
+            scoring.tell(seat, episode.turns[t].action)
+
+
+def test_more_candidates_than_there_is_room_for_are_scored_in_rounds(prm):
+    scoring = scorer(prm)
+    seat = scoring.open(0)
+    scoring.see(seat, "You see a cabinet 1.", ("look",))
+    commands = ["look", "inventory", *(f"go to cabinet {n}" for n in range(1, 6))] * 20
+    scores = scoring.score([(seat, [Decision(c, "", 0.0) for c in commands])])[0]
+    assert scores[7:] == pytest.approx(scores[:-7], abs=1e-5)
+    turn = Turn("You see a cabinet 1.", "go to cabinet 5", ("look",), True, "")
+    assert scores[-1] == pytest.approx(plain_score(prm, [turn]), abs=1e-4)
+
+
+def test_best_of_n_plays_the_best_of_its_samples(toy_engine, prm):
+    for episode in played(BestOfN(sampler(), prm, samples=6), toy_engine):
+        again = sampler(slots=1)
+        seat = again.open(episode.seed)
+        for t, turn in enumerate(episode.turns):
+            again.see(seat, turn.observation, turn.admissible)
+            again.ask(seat, 6)
+            while not (done := again.tick()):
+                pass
+            candidates = [d.action for d in done[0][1]]
+            scores = [plain_score(prm, [*episode.turns[:t], with_action(turn, c)]) for c in candidates]
+            assert turn.action == candidates[scores.index(max(scores))]
+            again.tell(seat, turn.action)
+
+
+def test_best_of_one_is_sampling(toy_engine, prm):
+    assert played(BestOfN(sampler(), prm, samples=1), toy_engine) == played(sampler(), toy_engine)
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_best_of_n_is_the_same_in_any_batch(toy_engine, prm, constrained):
+    runs = [
+        played(BestOfN(sampler(slots=slots, constrained=constrained), prm, samples=3), toy_engine, max_turns=4)
+        for slots in (1, 5)
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_the_cost_counts_both_models(toy_engine, prm):
+    player, scoring = sampler(), scorer(prm)
+    episodes = played(Chooser(player, scoring, 4), toy_engine)
+    costs = [e.extra["cost"] for e in episodes]
+    assert sum(c.policy_read for c in costs) == player.tokens_read
+    assert sum(c.prm_read for c in costs) == scoring.tokens_read
+    for episode, cost in zip(episodes, costs):
+        shortest = min(len(toy.policy().renderer.action(c)) for t in episode.turns for c in t.admissible)
+        assert cost.generated >= 4 * episode.length * shortest
+
+
+def test_best_trajectories_are_those_that_end_best():
+    def episode(game, index):
+        return Episode(game, index, 0, (), False)
+
+    episodes = [episode("b", 0), episode("a", 0), episode("a", 1), episode("a", 2), episode("b", 1)]
+    best = best_trajectories(episodes, [0.3, 0.1, 0.9, 0.9, 0.2])
+    assert [(e.game_id, e.index) for e in best] == [("a", 1), ("b", 0)]
+
+
+def test_the_true_q_of_an_action_is_what_playing_on_from_it_gives(toy_engine):
+    begun = starts(GAMES, 1, seed=4)
+    oracle = TrueQ(
+        sampler(temperature=0.0),
+        {s.seed: s.game for s in begun},
+        plays=2,
+        gamma=0.9,
+        engine=toy_engine,
+        max_turns=6,
+    )
+    asked = []
+    for start in begun:
+        seen = toy.ToyWorld().reset(start.game)
+        asked.append((oracle.open(start.seed), [Decision(c, "", 0.0) for c in seen.admissible]))
+    for start, (_, candidates), scores in zip(begun, asked, oracle.score(asked)):
+        for candidate, score in zip(candidates, scores):
+            world = toy.ToyWorld()
+            turns = [(world.reset(start.game), candidate.action)]
+            player = sampler(temperature=0.0, slots=1)
+            seat = player.open(0)
+            while True:  # the greedy policy, by hand
+                seen, action = turns[-1]
+                player.see(seat, seen.text, seen.admissible)
+                player.tell(seat, action)
+                after = world.step(action)
+                if after.won or len(turns) == 6:
+                    break
+                player.see(seat, after.text, after.admissible)
+                player.ask(seat)
+                while not (done := player.tick()):
+                    pass
+                turns.append((after, done[0][1][0].action))
+                player.close(seat)
+                seat = player.open(0)
+                for seen, action in turns[:-1]:
+                    player.see(seat, seen.text, seen.admissible)
+                    player.tell(seat, action)
+            assert score == pytest.approx(after.won * 0.9 ** (len(turns) - 1))
+
+
+def test_the_true_q_lifts_best_of_n(toy_engine):
+    games = [toy.game(n) for n in range(20)]
+    begun = starts(games, 1, seed=4)
+    oracle = TrueQ(
+        sampler(slots=32),
+        {s.seed: s.game for s in begun},
+        plays=4,
+        gamma=0.95,
+        engine=toy_engine,
+        max_turns=6,
+    )
+    plain = played(sampler(slots=20), toy_engine, games, max_turns=6)
+    best = played(Chooser(sampler(slots=20), oracle, 4), toy_engine, games, max_turns=6)
+    assert sum(e.won for e in best) > sum(e.won for e in plain)
+
+
+def searched(prm, engine, width, samples, slots=8, max_turns=6, **changes):
+    beam = BeamSearch(sampler(slots=slots, **changes), scorer(prm, slots), width=width, samples=samples)
+    return sorted(beam.search(starts(GAMES, 1, 4), engine=engine, max_turns=max_turns), key=lambda e: e.game_id)
+
+
+def test_a_beam_of_one_by_one_is_sampling(toy_engine, prm):
+    for a, b in zip(searched(prm, toy_engine, 1, 1), played(sampler(), toy_engine, max_turns=6)):
+        assert (a.turns, a.won, a.seed) == (b.turns, b.won, b.seed)
+
+
+def test_a_beam_is_the_same_whatever_is_searched_beside_it(toy_engine, prm):
+    runs = [searched(prm, toy_engine, 3, 2, slots=slots) for slots in (3, 7, 18)]
+    assert runs[0] == runs[1] == runs[2]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_beam_finds_what_a_plain_search_finds(toy_engine, prm, width):
+    """With so many samples that every admissible command is among them, by hand and without caches."""
+    found = searched(prm, toy_engine, width, 3000 // width, temperature=8.0, max_turns=4)
+    for game, episode in zip(GAMES, found):
+        score, turns = plain_beam(prm, game, width, max_turns=4)
+        assert [t.action for t in episode.turns] == [t.action for t in turns]
+        assert episode.extra["score"] == pytest.approx(score, abs=1e-4)
+        assert math.isclose(plain_score(prm, episode.turns), score, abs_tol=1e-4)
+
+
+def plain_beam(prm, game, width, max_turns):
+    world = toy.ToyWorld()
+    nodes = [(0.0, [], world, world.reset(game), False)]
+    while not nodes[0][4]:
+        children = []
+        for _, turns, world, seen, ended in nodes:
+            for action in seen.admissible if not ended else ():
+                turn = Turn(seen.text, action, seen.admissible, True, world.state_key())
+                children.append((plain_score(prm, [*turns, turn]), [*turns, turn], world, action))
+        kept, reached = [], set()
+        for score, turns, world, action in sorted(children, key=lambda c: -c[0]):
+            after = world.clone()
+            seen = after.step(action)
+            if after.state_key() not in reached and len(kept) < width:
+                reached.add(after.state_key())
+                kept.append((score, turns, after, seen, seen.won or len(turns) == max_turns))
+        nodes = sorted([n for n in nodes if n[4]] + kept, key=lambda n: -n[0])[:width]
+    return nodes[0][:2]
+
+
+def test_beams_leave_their_seats(toy_engine, prm):
+    player, scoring = sampler(slots=6), scorer(prm, 6)
+    beam = BeamSearch(player, scoring, width=3, samples=2)
+    for _ in range(3):
+        next(beam.search(starts(GAMES, 1, 4), engine=toy_engine, max_turns=5))
+    episodes = list(beam.search(starts(GAMES, 1, 4), engine=toy_engine, max_turns=5))
+    assert sum(e.extra["cost"].policy_read for e in episodes) <= player.tokens_read
+    assert [player.open(n) for n in range(6)]
+
+
+def test_widths_out_of_range_are_refused(prm):
+    with pytest.raises(ValueError, match="beam search of width 9 needs that many seats, the sampler has 8"):
+        BeamSearch(sampler(), scorer(prm), width=9, samples=1)
+    with pytest.raises(ValueError, match="at least 1 × 1, not 0 × 4"):
+        BeamSearch(sampler(), scorer(prm), width=0, samples=4)
+    with pytest.raises(ValueError, match="at least one sample, not 0"):
+        BestOfN(sampler(), prm, samples=0)
