@@ -52,11 +52,12 @@ smoke: $(INSTALLED)  ## The smoke profile, from nothing, in a clone of the last 
 mlflow.db: | $(INSTALLED)
 	@python -c "import mlflow; mlflow.set_tracking_uri('sqlite:///mlflow.db'); mlflow.search_experiments()"
 
+# Tests that share a Prefect server stay in one process (loadgroup).
 test: $(INSTALLED)  ## The test suite without the slow tests
-	python -m pytest -q -n auto
+	python -m pytest -q -n auto --dist loadgroup
 
 test-all: $(INSTALLED)  ## The slow tests too
-	python -m pytest -q -n auto -m "slow or not slow"
+	python -m pytest -q -n auto --dist loadgroup -m "slow or not slow"
 
 lint: $(INSTALLED)
 	ruff check .
