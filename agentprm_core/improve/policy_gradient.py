@@ -62,7 +62,7 @@ def train_policy_gradient(
 
 
 def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Policy) -> Row:
-    """Columns: ``weight`` (1 at a decided action's end), ``decided`` (1 on its tokens), ``advantage`` (on its tokens)."""
+    """Columns: ``weight`` (1 at a decided action's end), ``decided`` (1 on its tokens), ``advantage`` (likewise)."""
     rendered = policy.renderer.episode(episode.turns)
     check_fits(len(rendered.input_ids), episode, policy.model)
     if len(advantage_T) != episode.length:

@@ -100,6 +100,8 @@ class EpisodeTrainer(Trainer):
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
         self.objective, self.settings, self.rows = objective, settings, rows
+        if hasattr(model, "peft_config"):
+            model.set_adapter("default")  # one that was loaded to play is frozen
         self._sums: dict[str, list] = {}
         arguments = _arguments(settings, scratch)
         plan = BatchPlan(

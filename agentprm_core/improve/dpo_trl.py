@@ -1,0 +1,108 @@
+"""DPO by TRL on plain rows: the check of :mod:`agentprm_core.improve.online_dpo`, and a path for what TRL brings along.
+
+Pairs are drawn once from π_{i−1} and judged by the PRM as there, then every pair is two rows, each with its whole
+history, and ``trl.DPOTrainer`` does the rest. Dearer in tokens and not online. With a LoRA policy TRL freezes a copy of
+the adapter as the reference; with a full one it is given a copy of the model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from agentprm_core.improve.online_dpo import DpoSettings, judge
+from agentprm_core.improve.pairs import Pair, PairCounts
+from agentprm_core.improve.proposals import Proposer
+from agentprm_core.policy.models import Policy
+from agentprm_core.types import Episode
+
+
+def train_dpo_trl(
+    episodes: Sequence[Episode], policy: Policy, prm: Policy, settings: DpoSettings, scratch: Path
+) -> tuple[PreTrainedModel, dict]:
+    """Train ``policy.model`` in place. Returns it, and ``steps``, ``loss``, ``curve`` and ``pairs``.
+
+    Raises:
+        ValueError: no two actions that differ in score; settings that ask for fresh pairs or soft preferences.
+    """
+    if settings.preference != "winner" or settings.steps is None or settings.refresh_every < settings.steps:
+        raise ValueError("TRL's DPO draws its pairs once: set preference: winner, and refresh_every to all the steps")
+    proposer = Proposer(
+        policy,
+        temperature=settings.temperature,
+        constrained=settings.constrained,
+        max_action_tokens=settings.max_action_tokens,
+        batch_tokens=settings.batch_tokens,
+    )
+    drawn = proposer.propose(episodes, settings.samples, [(settings.seed, i) for i in range(len(episodes))])
+    counts = PairCounts()
+    rows = plain_rows(episodes, judge(episodes, drawn, prm, settings, counts), policy)
+    if not rows:
+        raise ValueError(f"none of {counts.states} states has two actions whose scores differ: nothing to prefer")
+    trainer = dpo_trainer(rows, policy, settings, scratch)
+    trainer.train()
+    curve = [entry for entry in trainer.state.log_history if "loss" in entry]
+    return policy.model, {
+        "steps": trainer.state.global_step, "loss": curve[-1]["loss"], "curve": curve, "pairs": counts.pairs
+    }  # fmt: skip
+
+
+def plain_rows(episodes: Sequence[Episode], pairs: Sequence[Sequence[Pair]], policy: Policy) -> list[dict]:
+    """A row a pair, as TRL's collator wants it: the history's tokens and those of either action."""
+    rows = []
+    for episode, of_episode in zip(episodes, pairs):
+        rendered = policy.renderer.episode(episode.turns)
+        for pair in of_episode:
+            history = rendered.input_ids[: rendered.action_starts[pair.turn]]
+            chosen, rejected = list(pair.chosen.tokens), list(pair.rejected.tokens)
+            rows.append({"prompt_ids": history, "chosen_ids": chosen, "rejected_ids": rejected})
+    return rows
+
+
+def dpo_trainer(rows: Sequence[dict], policy: Policy, settings: DpoSettings, scratch: Path):
+    """A ``trl.DPOTrainer`` over the rows, as many a batch as ``batch_tokens`` hold on average."""
+    from datasets import Dataset
+    from trl import DPOConfig, DPOTrainer
+
+    tokens = sum(2 * len(r["prompt_ids"]) + len(r["chosen_ids"]) + len(r["rejected_ids"]) for r in rows) / len(rows)
+    arguments = DPOConfig(
+        output_dir=str(scratch),
+        beta=settings.beta,
+        learning_rate=settings.learning_rate,
+        max_steps=settings.steps,
+        per_device_train_batch_size=max(1, int(settings.batch_tokens / tokens)),
+        gradient_accumulation_steps=settings.accumulation,
+        lr_scheduler_type=settings.schedule if settings.schedule != "constant" else "constant_with_warmup",
+        warmup_steps=settings.warmup,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        bf16=settings.precision == "bfloat16",
+        max_length=None,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        seed=settings.seed,
+        gradient_checkpointing=False,  # TRL's default is on
+        use_cpu=policy.model.device.type == "cpu",
+    )
+    tuned = hasattr(policy.model, "peft_config")
+    if tuned:
+        policy.model.set_adapter("default")  # one that was loaded to play is frozen
+    if settings.gradient_checkpointing:
+        policy.model.gradient_checkpointing_enable({"use_reentrant": False})
+
+    class OnTokens(DPOTrainer):
+        def _prepare_dataset(self, dataset, *_):
+            return dataset  # tokens already: a text would be split otherwise than in its history
+
+    return OnTokens(
+        policy.model,
+        ref_model=None if tuned else copy.deepcopy(policy.model),
+        args=arguments,
+        train_dataset=Dataset.from_list(list(rows)),
+        processing_class=policy.tokenizer,
+    )
