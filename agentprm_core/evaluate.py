@@ -31,11 +31,17 @@ OUTCOMES = pa.schema(
         ("inadmissible", pa.int32()),
         ("truncated", pa.bool_()),
         ("score", pa.float32()),
+        ("generated", pa.int64()),
+        ("policy_read", pa.int64()),
+        ("prm_read", pa.int64()),
         ("policy", pa.string()),
     ]
 )
 """One row a game and way of playing, sorted by split, decoding, game. ``policy`` is the checkpoint's digest.
-``score`` is the mean Q_φ of the episode's actions under the PRM that goes with the policy; null where there is none."""
+``score`` is the mean Q_φ of the episode's actions under the PRM that goes with the policy; null where there is none.
+``generated`` … are the tokens that finding the episode cost (:class:`agentprm_core.policy.sampler.Cost`)."""
+
+TOKENS = ("generated", "policy_read", "prm_read")
 
 KEY = ("iteration", "method", "split", "decoding", "constrained", "seed")
 """What one row of the iterations' table stands for."""
@@ -106,7 +112,8 @@ def outcomes_table(
     policy: str,
     scores: Mapping[str, float] | None = None,
 ) -> pa.Table:
-    """Rows of :data:`OUTCOMES`, one an episode, sorted by game. ``scores``: {game: score}.
+    """Rows of :data:`OUTCOMES`, one an episode, sorted by game. ``scores``: {game: score}. The episodes
+    carry their cost, as :func:`agentprm_core.rollout.play` and the searches leave it.
 
     Raises ValueError unless each game was played once.
     """
@@ -123,6 +130,7 @@ def outcomes_table(
         "truncated": [e.truncated for e in played],
         "score": [scores[e.game_id] if scores is not None else None for e in played],
     }
+    columns |= {name: [getattr(e.extra["cost"], name) for e in played] for name in TOKENS}
     constants = {
         "iteration": iteration, "method": method, "split": split, "decoding": decoding,
         "constrained": constrained, "seed": seed, "policy": policy,
@@ -136,7 +144,9 @@ def summary(outcomes: pa.Table) -> list[dict]:
 
     ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_actions`` (lost games count their turn limit),
     ``inadmissible`` (share of all actions), ``truncated`` (share of games), ``score``
-    (mean, or None) and ``by_task_type`` ({type: {games, success}}). Sorted by :data:`KEY`.
+    (mean, or None), :data:`TOKENS` (mean a game) and ``by_task_type`` ({type: {games, success}}).
+
+    Sorted by :data:`KEY`.
     """
     groups: dict[tuple, list[dict]] = {}
     for row in outcomes.to_pylist():
@@ -157,6 +167,7 @@ def _measure(rows: list[dict]) -> dict:
         "inadmissible": sum(row["inadmissible"] for row in rows) / actions,
         "truncated": float(np.mean([row["truncated"] for row in rows])),
         "score": None if rows[0]["score"] is None else float(np.mean([row["score"] for row in rows])),
+        **{name: float(np.mean([row[name] for row in rows])) for name in TOKENS},
         "by_task_type": {
             kind: {"games": len(of_kind), "success": float(np.mean(of_kind))}
             for kind in TASK_TYPES

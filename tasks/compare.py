@@ -15,6 +15,7 @@ from agentprm_core.evaluate import OUTCOMES, paired_test, summary, wins
 from tasks import layout
 from tasks.clock import read_timing
 from tasks.lineage import parents
+from tasks.params import decoding_name
 from tasks.reports import iteration_report, iterations_text
 from tasks.stage import Stage, read_json, run_stage, write_json
 
@@ -59,8 +60,8 @@ def best(rows: list[dict]) -> int:
 
 def _deciding(rows: list[dict], stage: Stage) -> list[dict]:
     """The rows of the split and decoding that params.yaml decides by."""
-    section = stage.params.compare
-    decoding = f"best_of_{stage.params.evaluate.n}" if section.decoding == "best_of_n" else section.decoding
+    section, ways = stage.params.compare, stage.params.evaluate
+    decoding = decoding_name(section.decoding, ways.n, ways.beam.width, ways.beam.samples)
     return [row for row in rows if row["split"] == section.split and row["decoding"] == decoding]
 
 

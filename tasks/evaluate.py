@@ -25,7 +25,7 @@ from agentprm_core.types import GAMES, Game
 from tasks import layout
 from tasks.compute import quiet, use
 from tasks.demos import choose
-from tasks.playing import METHODS, Way, play_games, scores
+from tasks.playing import METHODS, SEARCHES, Way, play_games, scores
 from tasks.stage import Stage, run_stage, write_json
 
 
@@ -84,6 +84,8 @@ def _way(stage: Stage, method: str) -> Way:
         temperature=section.temperature,
         constrained=section.constrained,
         n=section.n,
+        width=section.beam.width,
+        samples=section.beam.samples,
         engine=params.env.engine,
         max_turns=params.env.max_turns,
         max_action_tokens=params.model.max_action_tokens,
@@ -131,6 +133,8 @@ def standalone(arguments: argparse.Namespace) -> dict:
         temperature=arguments.temperature,
         constrained=not arguments.free,
         n=arguments.n,
+        width=arguments.width,
+        samples=arguments.samples,
         engine=arguments.engine,
         max_turns=arguments.max_turns,
         max_action_tokens=arguments.max_action_tokens,
@@ -153,7 +157,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", required=True, help="valid_seen, unseen …")
     parser.add_argument("--method", choices=METHODS, default="greedy")
     parser.add_argument("--prm", type=Path, help="checkpoint folder of the PRM that chooses")
-    parser.add_argument("--n", type=int, default=4, help="samples a turn of best_of_n (default %(default)s)")
+    parser.add_argument("--n", type=int, default=4, help="of best_of_n and best_trajectory (default %(default)s)")
+    parser.add_argument("--width", type=int, default=4, help="nodes that beam keeps (default %(default)s)")
+    parser.add_argument("--samples", type=int, default=4, help="that beam draws a node (default %(default)s)")
     parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=int, default=30, help="actions an episode (default %(default)s)")
@@ -174,8 +180,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.evaluate", description=__doc__.split("\n")[0])
     _arguments(parser)
     arguments = parser.parse_args()
-    if arguments.method == "best_of_n" and arguments.prm is None:
-        parser.error("--method best_of_n needs --prm, the PRM that chooses")
+    if arguments.method in SEARCHES and arguments.prm is None:
+        parser.error(f"--method {arguments.method} needs --prm, the PRM that chooses")
     try:
         figures = standalone(arguments)
     except (CheckpointError, UnsupportedGame, FileNotFoundError) as error:

@@ -21,7 +21,7 @@ def success_by_iteration(rows: Sequence[Mapping], path: Path) -> None:
     splits = sorted({row["split"] for row in rows})
     figure, panels = plt.subplots(1, len(splits), figsize=(_WIDTH * len(splits), _HEIGHT), sharey=True, squeeze=False)
     for panel, split in zip(panels[0], splits):
-        for decoding in sorted({row["decoding"] for row in rows}):
+        for number, decoding in enumerate(sorted({row["decoding"] for row in rows})):
             line = [row for row in rows if row["split"] == split and row["decoding"] == decoding]
             success = [row["success"] for row in line]
             spread = [
@@ -29,7 +29,12 @@ def success_by_iteration(rows: Sequence[Mapping], path: Path) -> None:
                 [row["ci_high"] - row["success"] for row in line],
             ]
             panel.errorbar(
-                [row["iteration"] for row in line], success, yerr=spread, marker="o", capsize=3, label=decoding
+                [row["iteration"] + 0.04 * number for row in line],
+                success,
+                yerr=spread,
+                marker="o",
+                capsize=3,
+                label=decoding,
             )
         _frame(panel, f"{split}, {line[0]['games']} games", "iteration", "success")
         panel.set_xticks(sorted({row["iteration"] for row in rows}))
@@ -80,7 +85,7 @@ def _frame(panel, title: str, x: str, y: str) -> None:
     panel.grid(alpha=0.3)
     panel.spines[["top", "right"]].set_visible(False)
     if y == "success":
-        panel.set_ylim(0, 1)
+        panel.set_ylim(-0.03, 1.03)
 
 
 def _save(figure, path: Path) -> None:

@@ -1,32 +1,68 @@
 """Stage ``label``: what each turn of the rollouts was worth, split by game into training and validation.
 
-Refuses rollouts that another policy than π_{i−1} played.
+``monte_carlo`` averages the returns of all visits to a state and action (paper A). ``branching`` plays on from every
+turn (Math-Shepherd). ``gae`` takes its targets from the PRM while that is trained (paper B); its labels here are the
+Monte Carlo ones, which the PRM is validated against. Refuses rollouts that another policy than π_{i−1} played.
 """
 
 from __future__ import annotations
 
+import hashlib
+from functools import partial
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agentprm_core.credit.branching import label_branching
 from agentprm_core.credit.monte_carlo import label_monte_carlo
-from agentprm_core.datasets import read_table
-from agentprm_core.policy.models import checkpoint_digest
-from agentprm_core.types import EPISODES, LABELS
+from agentprm_core.credit.play_on import play_from_player
+from agentprm_core.datasets import episodes_from_table, games_from_table, read_table, write_table
+from agentprm_core.envs import make_world
+from agentprm_core.policy.models import checkpoint_digest, load_policy
+from agentprm_core.types import EPISODES, GAMES, LABELS
 from tasks import layout
+from tasks.compute import use
+from tasks.rollout import new_sampler
 from tasks.stage import Stage, StageError, run_stage
 from tasks.suites import labels_suite
+
+_PORTION = 64
+"""Episodes whose branches are played as one, and that a kill can cost."""
 
 
 def work(stage: Stage) -> None:
     """Label the rollouts."""
-    section = stage.params.label
-    source, out = layout.episodes(stage.iteration), layout.labels(stage.iteration)
-    stage.read(source)
-    rollouts = read_table(source, EPISODES)
-    _of_this_policy(rollouts, stage)
+    section, out = stage.params.label, layout.labels(stage.iteration)
+    stage.read(layout.episodes(stage.iteration))
+    rollouts = read_table(layout.episodes(stage.iteration), EPISODES)
+    digest = _digest_of_player(rollouts, stage)
     aside = stage.scratch / "labels.parquet"
-    figures = label_monte_carlo(
-        source,
+    label = _branching if section.credit == "branching" else _monte_carlo
+    figures = label(stage, rollouts, digest, aside)
+    labels = read_table(aside, LABELS)
+    stage.gate(labels_suite(labels, rollouts.num_rows, section.min_std))
+    write_table(labels, out)
+    stage.report(figures)
+    stage.wrote(out)
+
+
+def _digest_of_player(rollouts: pa.Table, stage: Stage) -> str:
+    """π_{i−1}'s digest. Raises StageError unless it played every episode."""
+    source, digest = layout.policy(stage.prev), checkpoint_digest(layout.policy(stage.prev))
+    others = sorted(set(pc.unique(rollouts["policy"]).to_pylist()) - {digest})
+    if others:
+        raise StageError(
+            f"{layout.episodes(stage.iteration)}: rollouts of another policy ({', '.join(others)}); "
+            f"{source} is {digest}. Play them again: dvc repro rollout@{stage.iteration}"
+        )
+    return digest
+
+
+def _monte_carlo(stage: Stage, rollouts: pa.Table, digest: str, aside: Path) -> dict:
+    section = stage.params.label
+    return label_monte_carlo(
+        layout.episodes(stage.iteration),
         aside,
         gamma=section.gamma,
         key=section.key,
@@ -35,22 +71,44 @@ def work(stage: Stage) -> None:
         seed=stage.params.seed,
         outcome=section.outcome,
     )
-    stage.gate(labels_suite(read_table(aside, LABELS), rollouts.num_rows, section.min_std))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside.rename(out)
-    stage.report(figures)
-    stage.wrote(out)
 
 
-def _of_this_policy(rollouts: pa.Table, stage: Stage) -> None:
-    """Raises StageError unless π_{i−1} played every episode."""
-    source, digest = layout.policy(stage.prev), checkpoint_digest(layout.policy(stage.prev))
-    others = sorted(set(pc.unique(rollouts["policy"]).to_pylist()) - {digest})
-    if others:
-        raise StageError(
-            f"{layout.episodes(stage.iteration)}: rollouts of another policy ({', '.join(others)}); "
-            f"{source} is {digest}. Play them again: dvc repro rollout@{stage.iteration}"
-        )
+def _branching(stage: Stage, rollouts: pa.Table, digest: str, aside: Path) -> dict:
+    """Fresh rollouts from every turn. Finished portions are kept in scratch, as the stage ``rollout`` keeps its own."""
+    params, section = stage.params, stage.params.label
+    use(params.compute)
+    policy = load_policy(layout.policy(stage.prev), device=params.compute.device)
+    played = set(pc.unique(rollouts["game_id"]).to_pylist())
+    games = {g.id: g for g in games_from_table(read_table(layout.games("train"), GAMES)) if g.id in played}
+    episodes = list(episodes_from_table(rollouts))
+    sampler = new_sampler(stage, policy, params.rollout.temperature)
+    decides = (params.seed, params.env, params.rollout, params.compute, params.model, section, digest)
+    scratch = stage.scratch / hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
+    parts = []
+    for at in range(0, len(episodes), _PORTION):
+        path = scratch / f"{at:06}.parquet"
+        if not path.exists():
+            table = label_branching(
+                episodes[at : at + _PORTION],
+                games,
+                partial(make_world, params.env.engine),
+                play_from_player(sampler, engine=params.env.engine, max_turns=params.env.max_turns),
+                rollouts=section.continuations,
+                gamma=section.gamma,
+                validation_share=section.validation_share,
+                seed=params.seed,
+                outcome=section.outcome,
+            )
+            write_table(table, path)
+        parts.append(read_table(path, LABELS))
+    labels = pa.concat_tables(parts)
+    write_table(labels, aside)
+    return {
+        "turns": labels.num_rows,
+        "plays": pc.sum(labels["visits"]).as_py(),
+        "q_mean": pc.mean(labels["q"]).as_py(),
+        "q_std": pc.stddev(labels["q"]).as_py(),
+    }
 
 
 if __name__ == "__main__":

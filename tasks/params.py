@@ -25,6 +25,7 @@ Rate = Annotated[float, Field(gt=0, lt=1)]
 """A learning rate."""
 Discount = Annotated[float, Field(gt=0, le=1)]
 Temperature = Annotated[float, Field(gt=0, le=10)]
+Decoding = Literal["greedy", "sample", "best_of_n", "best_trajectory", "beam"]
 NotNegative = Annotated[float, Field(ge=0)]
 
 
@@ -134,6 +135,8 @@ class Label(Section):
     key: Literal["history", "state"]
     discount_from: Literal["end", "start"]
     outcome: Literal["signed", "binary"]
+    continuations: Count
+    """Of ``branching``: fresh rollouts from each turn."""
     validation_share: Annotated[float, Field(gt=0, lt=1)]
     min_std: NotNegative
     """The gate's floor under the standard deviation of q."""
@@ -155,32 +158,56 @@ class Prm(Training):
 
 
 class Policy(Training):
-    method: Literal["online_dpo", "rft"]
-    beta: Annotated[float, Field(gt=0)]
+    method: Literal["online_dpo", "rft", "grpo", "gigpo"]
     steps: Count
+    beta: Annotated[float, Field(gt=0)]
+    """Weight of the KL to π_{i−1}."""
+    preference: Literal["winner", "soft"]
     refresh_every: Count
     samples: Annotated[int, Field(ge=2, strict=True)]
     temperature: Temperature
     margin: NotNegative
+    clip: Annotated[float, Field(gt=0, lt=1)]
+    """Of grpo and gigpo: how far a turn's probability ratio may move before it stops counting."""
+    omega: NotNegative
+    """Of gigpo: the weight of the step's advantage."""
+
+
+class Beam(Section):
+    width: Count
+    """Nodes kept at each depth."""
+    samples: Count
+    """Actions drawn from each."""
 
 
 class Evaluate(Section):
     games: Count
     """Games of each split: the first so many, or all where the split has fewer."""
-    decoding: Annotated[list[Literal["greedy", "sample", "best_of_n"]], Field(min_length=1)]
+    decoding: Annotated[list[Decoding], Field(min_length=1)]
     temperature: Temperature
     constrained: bool
     n: Annotated[int, Field(ge=2, strict=True)]
-    """Of Best-of-N."""
+    """Of best_of_n (actions a turn) and best_trajectory (episodes a game)."""
+    beam: Beam
     slots: Count
     published_root: str | None
     """A published tree whose ``published_split`` is evaluated too; null for none."""
     published_split: str
 
 
+def decoding_name(method: str, n: int, width: int, samples: int) -> str:
+    """What the ``decoding`` column says: ``greedy``, ``best_of_4``, ``beam_4x4``."""
+    names = {
+        "best_of_n": f"best_of_{n}",
+        "best_trajectory": f"best_trajectory_of_{n}",
+        "beam": f"beam_{width}x{samples}",
+    }
+    return names.get(method, method)
+
+
 class Compare(Section):
     split: Literal["seen", "unseen"]
-    decoding: Literal["greedy", "sample", "best_of_n"]
+    decoding: Decoding
 
 
 class Iteration(Section):
@@ -212,7 +239,9 @@ class Params(Section):
     @property
     def method(self) -> str:
         """The name of this campaign in tables of several: how the policy learns."""
-        return "rft" if self.policy.method == "rft" else "agentprm"
+        if self.policy.method != "online_dpo":
+            return self.policy.method
+        return "agentprm_b" if self.prm.loss == "promise_progress" else "agentprm"
 
 
 def load_params(path: Path = PARAMS) -> Params:
@@ -285,6 +314,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
             yield key, wanted, f"at most games.train, {games.train}"
     if params.rollout.reset_share and params.demos.games < games.train:
         yield "rollout.reset_share", params.rollout.reset_share, "0 unless every training game has a demonstration"
+    if (params.label.credit == "gae") != (params.prm.loss == "promise_progress"):
+        allowed = "gae with prm.loss promise_progress, and only with it"
+        yield "label.credit", params.label.credit, allowed
     if params.policy.save_every % params.policy.refresh_every:
         allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
         yield "policy.save_every", params.policy.save_every, allowed
@@ -298,6 +330,8 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     for number, evaluated in params.policies.items():
         if str(evaluated.prm) not in numbers:
             yield f"policies.{number}.prm", evaluated.prm, f"one of the iterations {', '.join(numbers)}"
+    if params.evaluate.beam.width > params.evaluate.slots:
+        yield "evaluate.beam.width", params.evaluate.beam.width, f"at most evaluate.slots, {params.evaluate.slots}"
     if params.compare.decoding not in params.evaluate.decoding:
         yield "compare.decoding", params.compare.decoding, f"one of evaluate.decoding: {params.evaluate.decoding}"
     if getattr(games, params.compare.split) == 0:

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agentprm_core.policy.models import Policy
-from agentprm_core.policy.sampler import Sampler
+from agentprm_core.policy.sampler import Cost, Sampler
 from agentprm_core.prm.score import score_episodes
-from agentprm_core.rollout import Player, play, starts
+from agentprm_core.rollout import Start, play, starts
+from agentprm_core.search.beam import BeamSearch
+from agentprm_core.search.best_of_n import BestOfN, best_trajectories
+from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.types import Episode, Game
+from tasks.params import decoding_name
 
-METHODS = ("greedy", "sample", "best_of_n")
+METHODS = ("greedy", "sample", "best_of_n", "best_trajectory", "beam")
+SEARCHES = METHODS[2:]
+"""Those that a PRM chooses in."""
 _SCORING_TOKENS = 8192
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way of playing. ``best_of_n`` samples ``n`` actions a turn and plays the PRM's best."""
+    """One way of playing. ``n`` is of ``best_of_n`` (actions a turn) and ``best_trajectory`` (episodes a game);
+    ``beam`` keeps ``width`` nodes and draws ``samples`` actions from each."""
 
     method: str
     temperature: float
     constrained: bool
     n: int
+    width: int
+    samples: int
     engine: str
     max_turns: int
     max_action_tokens: int
@@ -34,17 +43,28 @@ class Way:
 
     @property
     def name(self) -> str:
-        """As in the ``decoding`` column: ``best_of_4`` says its n."""
-        return f"best_of_{self.n}" if self.method == "best_of_n" else self.method
+        return decoding_name(self.method, self.n, self.width, self.samples)
 
 
 def play_games(policy: Policy, prm: Policy | None, games: Sequence[Game], way: Way, seed: int) -> list[Episode]:
-    """Every game once, sorted by id. Raises ValueError where the method needs a PRM and there is none."""
-    if not games:
-        return []
-    begun = starts(games, 1, seed)
-    player = _player(policy, prm, way)
-    played = play(player, begun, engine=way.engine, max_turns=way.max_turns, progress=sys.stderr.isatty())
+    """Every game once, sorted by id; ``extra["cost"]`` is all that finding the episode cost.
+
+    Raises ValueError where the method needs a PRM and there is none.
+    """
+    if way.method in SEARCHES and prm is None:
+        raise ValueError(f"{way.method} needs a PRM to choose")
+    begun = starts(games, way.n if way.method == "best_trajectory" else 1, seed)
+    sampler = Sampler(
+        policy,
+        slots=way.slots,
+        context=min(way.context, policy.model.config.max_position_embeddings),
+        temperature=0.0 if way.method == "greedy" else way.temperature,
+        constrained=way.constrained,
+        max_action_tokens=way.max_action_tokens,
+    )
+    played = _played(sampler, prm, begun, way)
+    if way.method == "best_trajectory":
+        played = _best(played, prm)
     return sorted(played, key=lambda episode: episode.game_id)
 
 
@@ -54,19 +74,22 @@ def scores(prm: Policy, episodes: Sequence[Episode]) -> dict[str, float]:
     return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored)}
 
 
-def _player(policy: Policy, prm: Policy | None, way: Way) -> Player:
-    sampler = Sampler(
-        policy,
-        slots=way.slots,
-        context=min(way.context, policy.model.config.max_position_embeddings),
-        temperature=0.0 if way.method == "greedy" else way.temperature,
-        constrained=way.constrained,
-        max_action_tokens=way.max_action_tokens,
-    )
-    if way.method != "best_of_n":
-        return sampler
-    if prm is None:
-        raise ValueError("best_of_n needs a PRM to choose")
-    from agentprm_core.search.best_of_n import BestOfN
+def _played(sampler: Sampler, prm: Policy | None, begun: list[Start], way: Way) -> list[Episode]:
+    how = {"engine": way.engine, "max_turns": way.max_turns, "progress": sys.stderr.isatty()}
+    if way.method == "beam":
+        scorer = PrmScorer(prm, slots=sampler.seats, context=sampler.context, max_action_tokens=way.max_action_tokens)
+        return list(BeamSearch(sampler, scorer, width=way.width, samples=way.samples).search(begun, **how))
+    player = BestOfN(sampler, prm, samples=way.n) if way.method == "best_of_n" else sampler
+    return list(play(player, begun, **how))
 
-    return BestOfN(sampler, prm, samples=way.n)
+
+def _best(played: list[Episode], prm: Policy) -> list[Episode]:
+    """Of each game the episode whose last action scores best, at the cost of all."""
+    played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
+    scored = score_episodes(prm.model, prm.renderer, played, _SCORING_TOKENS)
+    cost: dict[str, Cost] = {}
+    for episode in played:
+        read = Cost(prm_read=len(prm.renderer.episode(episode.turns).input_ids))
+        cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
+    best = best_trajectories(played, [q_T[-1] for q_T in scored])
+    return [replace(episode, extra={"cost": cost[episode.game_id]}) for episode in best]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from agentprm_core.evaluate import OUTCOMES, outcomes_table, paired_test, summary, wilson, wins
+from agentprm_core.policy.sampler import Cost
 from agentprm_core.types import Episode, Game, Turn
 
 GAMES = [
@@ -20,7 +21,7 @@ KEYS = {"iteration": 1, "method": "agentprm", "split": "seen", "decoding": "gree
 
 def episode(game: Game, won: bool, actions: int, valid: bool = True) -> Episode:
     turns = [Turn("you see a mug 1", "look", ("look",), valid, "key") for _ in range(actions)]
-    return Episode(game.id, 0, 5, tuple(turns), won)
+    return Episode(game.id, 0, 5, tuple(turns), won, extra={"cost": Cost(generated=3 * actions)})
 
 
 def outcomes(won: list[bool], **changes):
@@ -75,6 +76,7 @@ def test_rows_of_the_table():
     assert {name: row[name] for name in KEYS} == KEYS
     assert (row["games"], row["success"], row["mean_actions"], row["score"]) == (4, 0.75, 5.5, None)
     assert (row["ci_low"], row["ci_high"]) == wilson(3, 4)
+    assert (row["generated"], row["prm_read"]) == (16.5, 0)
     assert row["inadmissible"] == pytest.approx(4 / 22)
     assert row["by_task_type"] == {
         "pick_and_place_simple": {"games": 2, "success": 0.5},

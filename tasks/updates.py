@@ -1,0 +1,136 @@
+"""The ways from π_{i−1} to π_i that ``policy.method`` names, behind one signature.
+
+Each takes the stage, the rollouts and the policy, trains it in place and returns what a trainer returns. ``online_dpo``
+follows the PRM; ``rft``, ``grpo`` and ``gigpo`` are its rivals, which read outcomes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from transformers import PreTrainedModel
+
+from agentprm_core.credit.group import gigpo_advantages, grpo_advantages
+from agentprm_core.credit.turns import Turns, read_turns
+from agentprm_core.improve.online_dpo import DpoSettings, judge, train_online_dpo
+from agentprm_core.improve.pairs import PairCounts
+from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
+from agentprm_core.improve.proposals import Proposer
+from agentprm_core.improve.rft import train_rft
+from agentprm_core.improve.sft import SftSettings
+from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.types import PAIRS, Episode
+from tasks import layout
+from tasks.compute import training_settings
+from tasks.stage import Stage
+from tasks.suites import pairs_suite
+
+_PROBED = 256
+"""Episodes whose states the written pairs are drawn at."""
+_MOST_TIES = 0.99
+
+Updated = tuple[PreTrainedModel, dict, pa.Table]
+"""The model, the trainer's figures, and rows of PAIRS (none where the method makes none)."""
+
+
+def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+    """Preferences of the PRM among the policy's own actions. The pairs it begins with pass a gate first."""
+    prm = load_policy(layout.prm(stage.iteration), kind="prm", device=stage.params.compute.device)
+    settings = dpo_settings(stage)
+    pairs, counts = first_pairs(episodes[:: max(1, len(episodes) // _PROBED)], policy, prm, settings)
+    stage.gate(pairs_suite(pairs, settings.margin, _MOST_TIES, 1 - counts.pairs / counts.states))
+    model, figures = train_online_dpo(episodes, policy, prm, settings, stage.scratch)
+    first = {name: getattr(counts, name) / counts.states for name in ("pairs", "same", "tied")}
+    return model, {**figures, "first": first}, pairs
+
+
+def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+    """Imitation of its own successes."""
+    section = stage.params.policy
+    settings = SftSettings(
+        **training_settings(stage, section),
+        steps=section.steps,
+        observation_weight=stage.params.sft.observation_weight,
+    )
+    return *train_rft(episodes, policy.renderer, policy.model, settings, stage.scratch), PAIRS.empty_table()
+
+
+def grpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+    """Every turn by the advantage of its trajectory."""
+    return _gradient(stage, episodes, policy, grpo_advantages)
+
+
+def gigpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+    """The trajectory's advantage, and that of the turn among those in the same state."""
+    section, label = stage.params.policy, stage.params.label
+    return _gradient(
+        stage,
+        episodes,
+        policy,
+        lambda turns: gigpo_advantages(turns, gamma=label.gamma, omega=section.omega, key=label.key),
+    )
+
+
+UPDATES: dict[str, Callable[[Stage, Sequence[Episode], Policy], Updated]] = {
+    "online_dpo": online_dpo,
+    "rft": rft,
+    "grpo": grpo,
+    "gigpo": gigpo,
+}
+
+
+def dpo_settings(stage: Stage) -> DpoSettings:
+    section = stage.params.policy
+    return DpoSettings(
+        **training_settings(stage, section),
+        steps=section.steps,
+        beta=section.beta,
+        preference=section.preference,
+        refresh_every=section.refresh_every,
+        samples=section.samples,
+        temperature=section.temperature,
+        margin=section.margin,
+        constrained=stage.params.rollout.constrained,
+        max_action_tokens=stage.params.model.max_action_tokens,
+    )
+
+
+def first_pairs(
+    episodes: Sequence[Episode], policy: Policy, prm: Policy, settings: DpoSettings
+) -> tuple[pa.Table, PairCounts]:
+    """Rows of PAIRS drawn from π_{i−1} at the states of these episodes, and what became of all states."""
+    proposer = Proposer(
+        policy,
+        temperature=settings.temperature,
+        constrained=settings.constrained,
+        max_action_tokens=settings.max_action_tokens,
+        batch_tokens=settings.batch_tokens,
+    )
+    seeds = [(settings.seed, settings.steps, n, n) for n in range(len(episodes))]  # steps that training never reaches
+    counts = PairCounts()
+    found = judge(episodes, proposer.propose(episodes, settings.samples, seeds), prm, settings, counts)
+    rows = [
+        (
+            episode.game_id, episode.index, pair.turn, pair.chosen.action, pair.rejected.action,
+            pair.chosen_score, pair.rejected_score,
+        )
+        for episode, pairs in zip(episodes, found)
+        for pair in pairs
+    ]  # fmt: skip
+    columns = {field.name: [row[n] for row in rows] for n, field in enumerate(PAIRS)}
+    return pa.table(columns, schema=PAIRS), counts
+
+
+def _gradient(
+    stage: Stage, episodes: Sequence[Episode], policy: Policy, advantages: Callable[[Turns], np.ndarray]
+) -> Updated:
+    section = stage.params.policy
+    turns = read_turns(layout.episodes(stage.iteration))
+    by_episode = np.split(advantages(turns), turns.starts_E[1:])
+    settings = GradientSettings(
+        **training_settings(stage, section), steps=section.steps, beta=section.beta, clip=section.clip
+    )
+    model, figures = train_policy_gradient(episodes, by_episode, policy, settings, stage.scratch)
+    return model, figures, PAIRS.empty_table()
