@@ -79,17 +79,26 @@ class Conversations:
         talk.path = []
 
     def extension(
-        self, talk: Conversation, keep: int, feed: Sequence[int], branches: Sequence[Sequence[int]] = ()
+        self,
+        talk: Conversation,
+        keep: int,
+        feed: Sequence[int],
+        *,
+        reads: int = 0,
+        branches: Sequence[Sequence[int]] = (),
     ) -> Extension:
-        """What the model reads next: all that is pending, then ``feed`` after the first ``keep`` tokens of the path."""
+        """What the model reads next: all that is pending, then ``feed`` after the first ``keep`` tokens of the path.
+
+        ``reads`` of the last tokens are wanted, or those of ``branches``.
+        """
         pending = talk.pending
-        if not pending and not keep and not feed and not branches:  # asked again at a state read already
+        if not pending and len(feed) < reads:  # asked again at a state read already
             talk.known -= 1
             pending = talk.tokens[-1:]
         self.runner.cache.cut(talk.slot, talk.known + (0 if pending else keep))
         talk.path = [*talk.path[:keep], *feed]
         talk.known = len(talk.tokens)
-        extension = Extension(talk.slot, [*pending, *feed], branches)
+        extension = Extension(talk.slot, [*pending, *feed], reads, branches)
         talk.read += len(extension.tokens) + sum(map(len, branches))
         return extension
 

@@ -31,10 +31,12 @@ ATTENTION = "agentprm_slots"
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """New tokens of one slot: ``tokens`` are kept, ``branches`` are read after them and forgotten."""
+    """New tokens of one slot: ``tokens`` are kept, ``branches`` are seen after them and forgotten."""
 
     slot: int
     tokens: Sequence[int]
+    reads: int = 1
+    """How many of the last tokens are read; 0 where only branches are, each at its last token."""
     branches: Sequence[Sequence[int]] = ()
 
 
@@ -61,8 +63,8 @@ class CachedModel:
     def extend(self, extensions: Sequence[Extension]) -> torch.Tensor:
         """Read the new tokens; returns the last hidden states [R, width] of each extension in order.
 
-        An extension without branches is read at its last token, one with branches at the last token of each branch.
-        Raises ValueError for one without a token, for two of one slot, and where a slot would outgrow the context.
+        Raises ValueError for one without a token, for more reads than tokens, for none at all, for two extensions of
+        one slot, and where a slot would outgrow the context.
         """
         pack = _Pack.of(extensions, self.cache, self.context)
         self.tokens_read += len(pack.tokens)
@@ -87,10 +89,15 @@ class CachedModel:
         return torch.from_numpy(array).to(self.device)
 
 
+def cache_bytes(model: PreTrainedModel, context: int) -> int:
+    """Memory of one slot of ``context`` tokens."""
+    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    return slot_bytes(**_sizes(base.config, context, base.dtype))
+
+
 def slots_within(model: PreTrainedModel, *, context: int, memory_mb: float) -> int:
     """How many slots of ``context`` tokens the cache may have. Raises ValueError when it is less than one."""
-    base = model.get_base_model() if hasattr(model, "peft_config") else model
-    slots = int(memory_mb * 2**20 // slot_bytes(**_sizes(base.config, context, base.dtype)))
+    slots = int(memory_mb * 2**20 // cache_bytes(model, context))
     if slots < 1:
         raise ValueError(f"a cache of {memory_mb} MiB holds no slot of {context} tokens")
     return slots
@@ -113,11 +120,12 @@ class _Pack:
     @classmethod
     def of(cls, extensions: Sequence[Extension], cache: KeyValueCache, context: int) -> _Pack:
         """Slots are sorted by their new tokens, then by what they hold: neighbours share a bucket of attention."""
-        sizes = [(len(e.tokens) + sum(map(len, e.branches)), cache.lengths[e.slot]) for e in extensions]
-        order = sorted(range(len(extensions)), key=sizes.__getitem__)
+        reads = [extension.reads + len(extension.branches) for extension in extensions]
+        totals = [len(extension.tokens) + sum(map(len, extension.branches)) for extension in extensions]
+        order = sorted(range(len(extensions)), key=lambda i: (totals[i], reads[i], cache.lengths[extensions[i].slot]))
         tokens: list[int] = []
         segments: list[tuple[int, int, int, int]] = []  # slot, first row, position of it, tokens
-        first, read, reads = [], [], [1] * len(extensions)
+        first, read = [], []
         for number in order:
             extension = extensions[number]
             first.append(len(tokens))
@@ -126,16 +134,16 @@ class _Pack:
                 tokens += extension.tokens
                 segments.append((extension.slot, row, row, len(extension.tokens)))
                 row += len(extension.tokens)
-            if not extension.branches:
-                read.append(len(tokens) - 1)
-            else:
+            read += range(len(tokens) - extension.reads, len(tokens))
+            if extension.branches:
                 _fan_out(extension, row, tokens, segments, read)
-                reads[number] = len(extension.branches)
                 row += sum(map(len, extension.branches))
             _check_room(extension, row, cache, context)
         slot, row, position, count = np.array(segments, dtype=np.int64).T
-        if not count.all() or len({e.slot for e in extensions}) < len(extensions):
-            raise ValueError("an extension or a branch without a token, or two extensions of one slot")
+        if not count.all() or not all(reads) or any(e.reads > len(e.tokens) for e in extensions):
+            raise ValueError("an extension or a branch without a token, or without one that is read")
+        if len({e.slot for e in extensions}) < len(extensions):
+            raise ValueError("two extensions of one slot in one call")
         begin = np.cumsum(count) - count
         within = np.arange(len(tokens)) - np.repeat(begin, count)
         queries = Queries(
@@ -144,7 +152,7 @@ class _Pack:
             history=np.repeat(position, count),
             start=np.repeat(row, count),
             first=np.array(first),
-            count=np.array([sizes[number][0] for number in order]),
+            count=np.array([totals[number] for number in order]),
         )
         read, reads = np.array(read), np.array(reads)
         here = reads[order]

@@ -2,41 +2,23 @@
 
 A *seat* is one conversation. It sees observations, is asked for actions, and is told which action was played; every
 :meth:`Sampler.tick` is one call of the model for all seats that are asked. Nobody waits for anybody: a seat whose
-action is complete leaves the tick's result and joins a later one with its next observation.
-
-Constrained decoding walks the trie of the admissible commands: only its tokens are drawn from, and tokens without an
-alternative are not decoded at all but read together with the next ones. Several samples for one state are drawn from
-the same logits and part only where they differ; the branches are walked one after another in the seat's own slot.
+action is complete leaves the tick's result and joins a later one with its next observation. How an action goes on
+from one draw to the next is :mod:`agentprm_core.policy.decoding`'s; where several samples of one state part, the
+branches are walked one after another in the seat's own slot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from itertools import islice
 
 import numpy as np
 import torch
 
 from agentprm_core.policy.conversations import Conversation, Conversations
+from agentprm_core.policy.decoding import Constrained, Decision, Free, Line
 from agentprm_core.policy.models import Policy
-from agentprm_core.policy.trie import Edge, Leaf, Node, Spelling, Unspeakable, build_trie
-
-TRIES = 20_000
-"""Tries kept: the same lists of commands come up again and again in the episodes of one game."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """An action for one state."""
-
-    action: str
-    reason: str
-    log_prob: float
-    """Log-probability at temperature 1 of the tokens decided, each among the tokens that decoding allowed there:
-    renormalised over the admissible commands when constrained, over the vocabulary when free."""
-    count: int = 1
-    """How many of the samples it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +41,12 @@ class Cost:
 
 
 @dataclass(slots=True)
-class _Line:
-    """A partial action: the path is cut to ``keep`` tokens and ``feed`` is read, then samples are drawn."""
-
-    keep: int
-    feed: tuple[int, ...]
-    node: Node | None
-    samples: tuple[int, ...]
-    log_prob: float
-    depth: int
-
-
-@dataclass(slots=True)
 class _Seat:
     talk: Conversation
     seed: int
     turn: int = -1
     admissible: tuple[str, ...] = ()
-    lines: list[_Line] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     generated: int = 0
 
@@ -107,7 +77,7 @@ class Sampler:
         self._seats: dict[int, _Seat] = {}
         self._asked: dict[int, _Seat] = {}
         self._ready: list[tuple[int, tuple[Decision, ...]]] = []
-        self._trie = _tries(policy)
+        self._decoding = Constrained(policy) if constrained else Free(policy, max_action_tokens)
 
     @property
     def tokens_read(self) -> int:
@@ -140,8 +110,7 @@ class Sampler:
         Raises :class:`agentprm_core.policy.trie.Unspeakable` where decoding is constrained to nothing.
         """
         state = self._seats[seat]
-        reserve = self._trie(admissible)[1] if self.constrained else self.max_action_tokens
-        if not self._talks.see(state.talk, observation, admissible, reserve):
+        if not self._talks.see(state.talk, observation, admissible, self._decoding.longest(admissible)):
             return False
         state.admissible = admissible
         state.turn += 1
@@ -150,16 +119,12 @@ class Sampler:
     def ask(self, seat: int, samples: int = 1) -> None:
         """Ask for an action, drawn ``samples`` times; :meth:`tick` gives it when it is whole."""
         state = self._seats[seat]
-        state.decisions = []
-        line = _Line(0, (), None, tuple(range(samples)), 0.0, 0)
-        if self.constrained:
-            root = self._trie(state.admissible)[0]
-            if isinstance(root.end, Leaf):
-                self._decide(state, root.end.command, "", 0.0, samples)
-                self._ready.append((seat, tuple(state.decisions)))
-                return
-            line.feed, line.node = root.forced, root.end
-        state.lines = [line]
+        first = self._decoding.start(state.admissible, samples)
+        if isinstance(first, Decision):
+            self._spend(state, [first])
+            self._ready.append((seat, (first,)))
+            return
+        state.lines, state.decisions = [first], []
         self._asked[seat] = state
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
@@ -175,84 +140,41 @@ class Sampler:
         if not batch:
             return done
         lines = [state.lines.pop() for state in batch]
-        extensions = [self._talks.extension(state.talk, line.keep, line.feed) for state, line in zip(batch, lines)]
+        extensions = [
+            self._talks.extension(state.talk, line.keep, line.feed, reads=line.guessed + 1)
+            for state, line in zip(batch, lines)
+        ]
         runner = self._talks.runner
-        picks, log_probs = self._draw(runner.head(runner.extend(extensions)), batch, lines)
-        begin = 0
+        draws = self._draw(runner.head(runner.extend(extensions)), batch, lines)
         for state, line in zip(batch, lines):
-            end = begin + len(line.samples)
-            self._advance(state, line, picks[begin:end], log_probs[begin:end])
-            begin = end
+            these = islice(draws, (line.guessed + 1) * len(line.samples))
+            progress = self._decoding.advance(line, state.talk.path, iter(list(these)))
+            state.lines += progress.lines
+            state.decisions += progress.decisions
+            self._spend(state, progress.decisions)
             if not state.lines:
                 del self._asked[state.talk.slot]
                 done.append((state.talk.slot, tuple(sorted(state.decisions, key=lambda d: -d.count))))
         return done
 
-    def _draw(self, logits: torch.Tensor, batch: list[_Seat], lines: list[_Line]) -> tuple[list[int], list[float]]:
-        """For every sample of every line the index drawn among what is allowed, and its log-probability."""
+    def _draw(self, logits: torch.Tensor, batch: list[_Seat], lines: list[Line]) -> Iterator[tuple[int, float]]:
+        """(index drawn among what is allowed, its log-probability) for every line, place read and sample."""
         if self.constrained:
-            logits = _gather([line.node.tokens for line in lines], logits)
-        rows = [i for i, line in enumerate(lines) for _ in line.samples]
-        if len(rows) > len(lines):
+            logits = _gather([self._decoding.allowed(line) for line in lines], logits)
+        places = [(s, line, guess) for s, line in zip(batch, lines) for guess in range(line.guessed + 1)]
+        rows = [row for row, (_, line, _) in enumerate(places) for _ in line.samples]
+        if len(rows) > len(places):
             logits = logits[rows]
-        log_probs = logits.log_softmax(-1)
         if self.temperature == 0:
             picks = logits.argmax(-1)
         else:
-            keys = [(s.seed, s.turn, line.depth, k) for s, line in zip(batch, lines) for k in line.samples]
+            keys = [(s.seed, s.turn, line.depth + guess, k) for s, line, guess in places for k in line.samples]
             picks = _inverse_cdf(logits / self.temperature, torch.from_numpy(uniforms(keys)).to(logits.device))
-        return picks.tolist(), log_probs.gather(1, picks[:, None])[:, 0].tolist()
+        log_probs = logits.gather(1, picks[:, None])[:, 0] - logits.logsumexp(-1)
+        return zip(picks.tolist(), log_probs.tolist())
 
-    def _advance(self, state: _Seat, line: _Line, picks: Sequence[int], log_probs: Sequence[float]) -> None:
-        """Follow each distinct token drawn to the next decision, or to the end of the action."""
-        groups: dict[int, list[int]] = {}
-        for i, pick in enumerate(picks):
-            groups.setdefault(pick, []).append(i)
-        for pick, members in groups.items():
-            samples = tuple(line.samples[i] for i in members)
-            log_prob = line.log_prob + log_probs[members[0]]
-            if line.node is None:
-                self._advance_freely(state, line, pick, samples, log_prob)
-                continue
-            token = line.node.tokens[pick]
-            edge = line.node.edge(token)
-            if isinstance(edge.end, Leaf):
-                self._decide(state, edge.end.command, "", log_prob, len(samples))
-            else:
-                feed = (token, *edge.forced)
-                state.lines.append(_Line(len(state.talk.path), feed, edge.end, samples, log_prob, line.depth + 1))
-
-    def _advance_freely(self, state: _Seat, line: _Line, token: int, samples: tuple[int, ...], log_prob: float) -> None:
-        written = [*state.talk.path, token]
-        if token == self._renderer.stop_token or len(written) == self.max_action_tokens:
-            reason, action = self._renderer.parse(written)
-            self._decide(state, action, reason, log_prob, len(samples))
-        else:
-            state.lines.append(_Line(len(state.talk.path), (token,), None, samples, log_prob, line.depth + 1))
-
-    def _decide(self, state: _Seat, action: str, reason: str, log_prob: float, count: int) -> None:
-        state.generated += count * len(self._renderer.action(action, reason))
-        state.decisions.append(Decision(action, reason, log_prob, count))
-
-
-def _tries(policy: Policy) -> Callable[[tuple[str, ...]], tuple[Edge, int]]:
-    """commands → their trie, and the tokens of the longest of them without its end."""
-    renderer, unknown = policy.renderer, policy.tokenizer.unk_token_id
-
-    @cache  # of commands there are few thousand; None for one with a token that stands for many words
-    def spell(command: str) -> Spelling | None:
-        tokens = renderer.action_text(command)
-        known = unknown is None or unknown not in tokens
-        return ((*tokens, renderer.stop_token), command) if known else None
-
-    @lru_cache(maxsize=TRIES)
-    def trie(commands: tuple[str, ...]) -> tuple[Edge, int]:
-        spelt = [spelling for command in commands if (spelling := spell(command)) is not None]
-        if not spelt:
-            raise Unspeakable(f"none of the {len(commands)} admissible commands is made of known tokens: {commands}")
-        return build_trie(spelt), max(len(tokens) for tokens, _ in spelt) - 1
-
-    return trie
+    def _spend(self, state: _Seat, decisions: Sequence[Decision]) -> None:
+        state.generated += sum(d.count * len(self._renderer.action(d.action, d.reason)) for d in decisions)
 
 
 def uniforms(keys: Sequence[tuple[int, ...]]) -> np.ndarray:
@@ -279,6 +201,6 @@ def _gather(tokens: Sequence[tuple[int, ...]], logits: torch.Tensor) -> torch.Te
 
 
 def _inverse_cdf(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """The first index at which the cumulated probability exceeds ``uniform`` (float64: no last entry out of reach)."""
-    cdf = logits.double().softmax(-1).cumsum(-1)
+    """The first index at which the cumulated probability exceeds ``uniform``."""
+    cdf = (logits - logits.amax(-1, keepdim=True)).exp_().cumsum(-1, dtype=torch.float64)
     return (cdf <= uniform[:, None] * cdf[:, -1:]).sum(-1).clamp_(max=logits.shape[-1] - 1)

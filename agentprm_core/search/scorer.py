@@ -95,7 +95,7 @@ class PrmScorer:
         extensions: list[Extension] = []
         for one in rounds:
             now = self._fitting(one.branches)
-            extensions.append(self._talks.extension(one.talk, 0, (), now))
+            extensions.append(self._talks.extension(one.talk, 0, (), branches=now))
             one.branches = one.branches[len(now) :]
         runner = self._talks.runner
         scores = iter(runner.head(runner.extend(extensions))[:, 0].sigmoid().tolist())

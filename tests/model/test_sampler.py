@@ -171,7 +171,7 @@ def test_ragged_extensions_and_branches_read_as_plain_sequences():
             end = len(t[: part.stop]) - 1
             torch.testing.assert_close(row, hidden_states(model, t)[end], atol=1e-4, rtol=1e-4)
     branches = [[5, 6], [7], [8, 9, 10, 11]]
-    read = runner.extend([Extension(slots[0], [4, 4], branches), Extension(slots[2], [6])])
+    read = runner.extend([Extension(slots[0], [4, 4], 0, branches), Extension(slots[2], [6])])
     for row, branch in zip(read, branches):
         torch.testing.assert_close(row, hidden_states(model, texts[0] + [4, 4] + branch)[-1], atol=1e-4, rtol=1e-4)
     assert runner.cache.lengths[slots[0]] == 5, "branches are forgotten"
