@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from agentprm_core.policy.prompt import Renderer, make_renderer
 
 MANIFEST = "agentprm.json"
 KINDS = ("policy", "prm")
+_ENTITY = re.compile(r"[a-z]+ \d+")
 _WEIGHT_FILES = ("*.safetensors", "adapter_config.json", "config.json", "tokenizer.json")
 
 
@@ -48,7 +50,11 @@ class Policy:
 def new_model(
     tokenizer: PreTrainedTokenizerBase, *, width: int, layers: int, heads: int, kv_heads: int, context: int, seed: int
 ) -> LlamaForCausalLM:
-    """A Llama-architecture model with random weights. Embeddings are shared between input and output."""
+    """A Llama-architecture model with random weights. Embeddings are shared between input and output.
+
+    The embedding of an entity (``drawer 3``) starts as that of its word and that of its number together, and the bare
+    word starts as its own: what is learnt of one drawer then holds for all of them, and for the drawer of the task.
+    """
     if width % heads or heads % kv_heads:
         raise ValueError(f"width {width} must divide by heads {heads}, and heads by kv_heads {kv_heads}")
     torch.manual_seed(seed)
@@ -65,7 +71,25 @@ def new_model(
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return LlamaForCausalLM(config)
+    model = LlamaForCausalLM(config)
+    _share_names(model, tokenizer.get_vocab())
+    return model
+
+
+@torch.no_grad()
+def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int]) -> None:
+    """Let tokens that name the same kind of thing start near each other."""
+    embedding_VD = model.get_input_embeddings().weight
+    names = {token: index for token, index in sorted(vocabulary.items()) if _ENTITY.fullmatch(token)}
+    parts: dict[str, torch.Tensor] = {}
+    for part in sorted({part for name in names for part in name.split()}):
+        parts[part] = torch.randn(embedding_VD.shape[1]) * model.config.initializer_range
+        if part in vocabulary:
+            embedding_VD[vocabulary[part]] = parts[part]
+    for name, index in names.items():
+        kind, number = name.split()
+        # its own part keeps names apart; the squares of the weights add up to about one, the scale of all embeddings
+        embedding_VD[index] = 0.7 * parts[kind] + 0.7 * parts[number] + 0.2 * embedding_VD[index]
 
 
 def load_policy(

@@ -71,3 +71,16 @@ def test_lora_is_saved_as_an_adapter_and_finds_its_base(checkpoint, tmp_path):
 def test_sizes_that_do_not_divide_are_named(checkpoint):
     with pytest.raises(ValueError, match="width 32 must divide by heads 5"):
         new_model(load_policy(checkpoint).tokenizer, **{**SIZE, "heads": 5})
+
+
+def test_names_of_one_kind_start_alike():
+    tokenizer = train_tokenizer(["put some cabinet on shelf", "go to cabinet 3", "go to drawer 3"], 64)
+    embedding = new_model(tokenizer, **{**SIZE, "width": 128}).get_input_embeddings().weight
+
+    def likeness(a: str, b: str) -> float:
+        (first,), (second,) = (tokenizer.encode(text, add_special_tokens=False) for text in (a, b))
+        return torch.cosine_similarity(embedding[first], embedding[second], dim=0).item()
+
+    assert likeness("cabinet 1", "cabinet 2") > 0.3 > likeness("cabinet 1", "drawer 2")
+    assert likeness("cabinet", "cabinet 2") > 0.3 > likeness("shelf", "cabinet 2")
+    assert likeness("cabinet 3", "drawer 3") > 0.3
