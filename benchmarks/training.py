@@ -143,7 +143,7 @@ def measure(args: argparse.Namespace) -> dict:
         "targets_per_s": targets / seconds,
         "rival_targets_per_s": rival_targets / float(np.median(rival_R)),
         "tokens_per_s": tokens / seconds,
-        "trainer_overhead": float(np.median(seconds_R / bare_R)) - 1,
+        "trainer_overhead": seconds_R.min() / bare_R.min() - 1,
         "tflops": tflops,
         "utilisation": tflops / args.peak_tflops if args.peak_tflops else None,
         "parameters": sum(p.numel() for p in model_of(args).parameters()),

@@ -10,12 +10,13 @@ scores them, one makes the loss. Departs from the reference's code in that equal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
 from transformers import PreTrainedModel
 
 from agentprm_core.improve.pairs import UNENDED, Choice, Pair, PairCounts, select_pair
@@ -106,6 +107,9 @@ class OnlineDpoTrainer(EpisodeTrainer):
             batch_tokens=settings.batch_tokens,
         )
         self._due: Batches = []
+
+    def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
+        return [*super().decided_by(), self._prm.model.state_dict()]
 
     def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
         if not self._due:

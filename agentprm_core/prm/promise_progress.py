@@ -11,7 +11,7 @@ Shapes: ``M`` scored actions of a pack, its rows' turns in order; ``T`` turns of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,9 @@ class PromiseProgressTrainer(EpisodeTrainer):
         super().__init__(prm, rows, objective, settings, scratch)
         self._won = np.array(won, dtype=np.float32)
         self._targets: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
+        return [*super().decided_by(), {"won": torch.from_numpy(self._won)}]
 
     def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
         step = self.state.global_step

@@ -20,13 +20,13 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from torch.utils.data import SequentialSampler
-from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.muon import MuonWithAdamW
@@ -97,13 +97,12 @@ class EpisodeTrainer(Trainer):
         objective: Objective,
         settings: TrainSettings,
         scratch: Path,
-        callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
         self.objective, self.settings, self.rows = objective, settings, rows
         if hasattr(model, "peft_config"):
             model.set_adapter("default")  # one that was loaded to play is frozen
         self._sums: dict[str, list] = {}
-        arguments = _arguments(settings, scratch)
+        arguments = _arguments(settings, scratch, model.device)
         plan = BatchPlan(
             [len(row) for row in rows],
             settings.batch_tokens,
@@ -117,7 +116,6 @@ class EpisodeTrainer(Trainer):
             arguments,
             train_dataset=plan,
             data_collator=lambda planned: pack([rows[i] for i in planned[0]]) | {"rows": torch.tensor(planned[0])},
-            callbacks=list(callbacks),
         )
         self.model_accepts_loss_kwargs = True  # the loss is already averaged over the accumulated batches
         self.remove_callback(PrinterCallback)  # without a terminal it would print every log
@@ -146,11 +144,17 @@ class EpisodeTrainer(Trainer):
         """The batches of one optimizer step. Online trainers make theirs here, from the current weights."""
         return [next(epoch_iterator) for _ in range(num_batches)]
 
+    def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
+        """Named tensors that decide the run beside settings and rows: a state in scratch is resumed from if all are the
+        same."""
+        return [self.model.state_dict()]
+
     def compute_loss(self, model, inputs, return_outputs: bool = False, num_items_in_batch=None) -> torch.Tensor:
         losses = self.objective(model, inputs)
         for name, (total, count) in losses.metrics.items():
             self.note(name, total, count)
-        # DDP averages gradients over processes; the weight already counts them all
+        # DDP averages gradients over processes; the weight already counts them all. Online trainers may find nothing to
+        # learn from: then weight and loss are 0, and so is the gradient
         return losses.total / num_items_in_batch.clamp(min=1e-8) * self.accelerator.num_processes
 
     def note(self, name: str, total: torch.Tensor | float, count: torch.Tensor | float) -> None:
@@ -175,10 +179,11 @@ def fit(trainer: EpisodeTrainer) -> dict:
     """Train to the end, from the last state in scratch if this very run left one. Returns what happened.
 
     Keys: ``steps``, ``rows``, ``loss`` (mean of the last logged stretch), ``curve`` (list of {step, loss, …}),
-    ``tokens`` (read by all processes together), ``seconds`` and ``resumed_from`` (step).
+    ``tokens`` (of the rows, over all epochs and processes), ``seconds`` and ``resumed_from`` (step).
     """
     scratch = Path(trainer.args.output_dir)
-    state = resume_point(scratch, _digest(trainer))
+    with trainer.args.main_process_first():  # the others find scratch as it left it
+        state = resume_point(scratch, _digest(trainer))
     start = time.perf_counter()
     with packed_attention(trainer.model):
         trainer.train(resume_from_checkpoint=str(state) if state else None)
@@ -197,13 +202,14 @@ def fit(trainer: EpisodeTrainer) -> dict:
 
 
 def resume_point(scratch: Path, digest: str) -> Path | None:
-    """The newest whole state in ``scratch``, if the run of ``digest`` left it; another run's scratch is
-    removed."""
+    """The newest whole state in ``scratch``, if the run of ``digest`` left it; what another run left is removed."""
     scratch.mkdir(parents=True, exist_ok=True)
     owner = scratch / _RUN
     if not owner.exists() or json.loads(owner.read_text())["digest"] != digest:
-        shutil.rmtree(scratch)
-        scratch.mkdir()
+        for state in scratch.glob("checkpoint-*"):
+            shutil.rmtree(state)
+        for scores in scratch.glob("scores-*.npy"):
+            scores.unlink()
         owner.write_text(json.dumps({"digest": digest}) + "\n")
         return None
     # trainer_state.json is the last file of a state to be written
@@ -212,19 +218,21 @@ def resume_point(scratch: Path, digest: str) -> Path | None:
 
 
 def _digest(trainer: EpisodeTrainer) -> str:
-    """SHA-256 of settings, rows and first weights: what decides a run."""
+    """SHA-256 of settings, rows and weights: what decides a run."""
     total = hashlib.sha256(json.dumps(asdict(trainer.settings), sort_keys=True).encode())
     for row in trainer.rows:
-        total.update(row.input_ids.tobytes())
+        total.update(row.input_ids.tobytes() + repr(row.branches).encode())
         for column in row.columns.values():
             total.update(column.tobytes())
-    for name, weight in trainer.model.state_dict().items():
-        total.update(name.encode())
-        total.update(weight.detach().contiguous().cpu().view(torch.uint8).numpy())
+    for part in trainer.decided_by():
+        for name, weight in part.items():
+            total.update(name.encode())
+            total.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return total.hexdigest()
 
 
-def _arguments(settings: TrainSettings, scratch: Path) -> TrainingArguments:
+def _arguments(settings: TrainSettings, scratch: Path, device: torch.device) -> TrainingArguments:
+    """Training happens where the model lies."""
     return TrainingArguments(
         output_dir=str(scratch),
         learning_rate=settings.learning_rate,
@@ -244,7 +252,7 @@ def _arguments(settings: TrainSettings, scratch: Path) -> TrainingArguments:
         disable_tqdm=not sys.stderr.isatty(),
         report_to="none",
         seed=settings.seed,
-        use_cpu=not torch.cuda.is_available(),
-        dataloader_pin_memory=torch.cuda.is_available(),
+        use_cpu=device.type == "cpu",
+        dataloader_pin_memory=device.type != "cpu",
         remove_unused_columns=False,
     )

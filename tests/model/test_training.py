@@ -87,6 +87,21 @@ def test_another_runs_states_are_not_resumed_from(renderer, tmp_path):
     assert fit(sft_trainer(renderer, tmp_path, other))["resumed_from"] == 0
 
 
+def test_another_prms_states_are_not_resumed_from(renderer, tmp_path):
+    fit(dpo_trainer(renderer, tmp_path))
+    assert fit(dpo_trainer(renderer, tmp_path))["resumed_from"] == 9
+    other = dpo_trainer(renderer, tmp_path)
+    torch.nn.init.normal_(other._prm.model.score.weight)
+    assert fit(other)["resumed_from"] == 0
+
+
+def test_what_else_lies_in_scratch_stays(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    resume_point(tmp_path, "run")
+    resume_point(tmp_path, "another")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
 def test_a_half_written_state_is_passed_over(tmp_path):
     assert resume_point(tmp_path, "run") is None
     for name, whole in (("checkpoint-4", True), ("checkpoint-10", False)):
