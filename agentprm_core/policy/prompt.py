@@ -76,7 +76,7 @@ class Renderer:
     def observation(self, text: str, first: bool, admissible: Sequence[str] = ()) -> tuple[int, ...]:
         """Tokens of one observation, up to and with the mark after which the policy writes."""
         if self.format == "chat":
-            text = f"{_INSTRUCTION if first else ''}{text}\n\nAdmissible commands:\n" + "\n".join(admissible)
+            text = chat_message(text, first, admissible)
         return (self.opening if first else self.before_observation) + self._encode(text) + self.before_action
 
     def action(self, action: str, reason: str = "") -> tuple[int, ...]:
@@ -85,15 +85,12 @@ class Renderer:
 
     def action_text(self, action: str, reason: str = "") -> tuple[int, ...]:
         """Tokens of one action without its end."""
-        return self._encode(f"REASON:\n{reason}\nACTION:\n{action}" if self.format == "chat" else action)
+        return self._encode(chat_reply(action, reason) if self.format == "chat" else action)
 
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """(reason, action) of what the policy wrote, end mark included or not."""
         text = self.tokenizer.decode([t for t in tokens if t != self.stop_token], skip_special_tokens=True).strip()
-        if self.format == "plain":
-            return "", text
-        action, reason = _ACTION.search(text), _REASON.search(text)
-        return (reason.group(1) if reason else ""), (action.group(1).splitlines()[0] if action else text)
+        return parse_reply(text) if self.format == "chat" else ("", text)
 
     def episode(self, turns: Sequence[Turn]) -> Rendered:
         """The whole episode, ending with the last action's end mark."""
@@ -109,6 +106,22 @@ class Renderer:
             is_action += [False] * len(seen)
             is_action += [True] * (len(done) - len(self.after_action) + 1) + [False] * (len(self.after_action) - 1)
         return Rendered(ids, is_action, starts, ends)
+
+
+def chat_message(observation: str, first: bool, admissible: Sequence[str]) -> str:
+    """What the user says at a turn, in the ``chat`` format."""
+    return f"{_INSTRUCTION if first else ''}{observation}\n\nAdmissible commands:\n" + "\n".join(admissible)
+
+
+def chat_reply(action: str, reason: str) -> str:
+    """What the assistant says at a turn, in the ``chat`` format."""
+    return f"REASON:\n{reason}\nACTION:\n{action}"
+
+
+def parse_reply(text: str) -> tuple[str, str]:
+    """(reason, action) of what the assistant said; all of it is the action where it does not name one."""
+    action, reason = _ACTION.search(text), _REASON.search(text)
+    return (reason.group(1) if reason else ""), (action.group(1).splitlines()[0] if action else text)
 
 
 def make_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:

@@ -1,0 +1,218 @@
+"""A policy behind a server plays as it does here; servers that stumble are asked again, dead ones are named."""
+
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+import torch
+from transformers.utils.import_utils import is_serve_available
+
+from agentprm_core.policy.models import save_policy
+from agentprm_core.policy.prompt import chat_message
+from agentprm_core.policy.sampler import Sampler
+from agentprm_core.policy.server import Endpoint, ServerError, ServerPlayer
+from agentprm_core.rollout import play, starts
+from tests.model import toy
+
+GAMES = [toy.game(n) for n in range(6)]
+LOCK = threading.Lock()
+
+
+class Completions(BaseHTTPRequestHandler):
+    """``/v1/completions`` of the toy policy, greedy or by the request's seed; the server's ``fault`` may interfere."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with LOCK:
+            self.server.asked.append((self.path, body, self.headers.get("Authorization")))
+            status = self.server.fault(len(self.server.asked), body)
+        if status is None:
+            self.close_connection = True  # hangs up without a word
+            return
+        answer = json.dumps(complete(body, self.server.policy) if status == 200 else {"error": "no"}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+def complete(body, policy):
+    if "messages" in body:
+        words = {"content": "REASON:\nnothing better\nACTION:\nlook"}
+        logprobs = {"content": [{"logprob": -0.5}, {"logprob": -0.25}]}
+        choice = {"message": words, "logprobs": logprobs}
+        return {"choices": [choice], "usage": {"prompt_tokens": 30, "completion_tokens": 8}}
+    ids = policy.tokenizer.encode(body["prompt"], add_special_tokens=False)
+    with LOCK, torch.inference_mode():
+        torch.manual_seed(body["seed"])
+        sampled = {"do_sample": True, "temperature": body["temperature"], "top_k": 0} if body["temperature"] else {}
+        settings = {"do_sample": False, **sampled, "max_new_tokens": body["max_tokens"]}
+        written = policy.model.generate(torch.tensor([ids]), eos_token_id=policy.renderer.stop_token, **settings)
+    said = written[0, len(ids) :].tolist()
+    usage = {"prompt_tokens": len(ids), "completion_tokens": len(said)}
+    return {"choices": [{"text": policy.tokenizer.decode(said, skip_special_tokens=True)}], "usage": usage}
+
+
+@contextmanager
+def serving(fault=lambda number, body: 200):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
+    server.fault, server.asked, server.policy = fault, [], toy.policy()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def player(server, speech="text", temperature=0.0, seats=3, context=512, **endpoint):
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    settings = {"retries": 2, "backoff_s": 0.01, **endpoint}
+    there = Endpoint(url=url, model="toy", speech=speech, **settings)
+    return ServerPlayer(there, seats=seats, context=context, temperature=temperature, max_action_tokens=8)
+
+
+def played(player, engine, games=GAMES, max_turns=4):
+    return sorted(play(player, starts(games, 1, 3), engine=engine, max_turns=max_turns), key=lambda e: e.game_id)
+
+
+def test_greedy_episodes_are_those_of_the_sampler(toy_engine):
+    here = Sampler(toy.policy(), slots=3, context=512, temperature=0.0, constrained=False, max_action_tokens=8)
+    with serving() as server, player(server) as there:
+        assert played(there, toy_engine) == played(here, toy_engine)
+        assert all(path == "/v1/completions" for path, _, _ in server.asked)
+
+
+def test_sampled_episodes_depend_on_their_seed_alone(toy_engine):
+    with serving() as server:
+        with player(server, temperature=1.0, seats=1) as alone:
+            one_by_one = played(alone, toy_engine)
+        with player(server, temperature=1.0, seats=5) as together:
+            assert played(together, toy_engine) == one_by_one
+
+
+def test_a_server_that_stumbles_is_asked_again(toy_engine):
+    with serving() as server, player(server) as there:
+        calm = played(there, toy_engine, GAMES[:2])
+    faults = {1: 503, 2: None, 5: 429, 7: 500}
+    with serving(lambda number, body: faults.get(number, 200)) as server, player(server) as there:
+        assert played(there, toy_engine, GAMES[:2]) == calm
+
+
+def test_a_dead_server_is_named_and_loses_no_finished_episode(toy_engine):
+    finished = []
+    with serving(lambda number, body: 200 if number <= 14 else 503) as server, player(server) as there:
+        with pytest.raises(ServerError) as error:
+            for episode in play(there, starts(GAMES, 1, 3), engine=toy_engine, max_turns=3):
+                finished.append(episode)
+        message = str(error.value)
+        assert f"http://127.0.0.1:{server.server_port}/v1/completions did not answer in 3 tries" in message
+        assert "model 'toy', seed " in message
+        assert "last: HTTP 503" in message
+    assert len(finished) >= 3
+
+
+def test_nobody_there_is_an_error_with_the_address():
+    there = Endpoint(url="http://127.0.0.1:9/v1", model="toy", speech="text", retries=1, backoff_s=0.01)
+    with ServerPlayer(there, seats=1, context=512, temperature=0.0, max_action_tokens=8) as nobody:
+        seat = nobody.open(0)
+        nobody.see(seat, "You see a cabinet 1.", ("look",))
+        nobody.ask(seat)
+        with pytest.raises(ServerError, match=r"http://127.0.0.1:9/v1/completions did not answer in 2 tries.*Connect"):
+            nobody.tick()
+
+
+def test_a_refused_request_is_not_repeated(toy_engine):
+    with serving(lambda number, body: 422) as server, player(server, seats=1) as there:
+        with pytest.raises(ServerError, match=r"in 1 tries.*HTTP 422"):
+            played(there, toy_engine, GAMES[:1])
+        assert len(server.asked) == 1
+
+
+def test_chat_speaks_in_messages_with_a_key_and_reads_log_probs():
+    with serving() as server, player(server, "chat", api_key="secret", log_probs=True) as there:
+        seat = there.open(7)
+        there.see(seat, "You see a cabinet 1.", ("look",))
+        there.ask(seat, samples=2)
+        (_, (decision,)) = there.tick()[0]
+        assert (decision.action, decision.reason, decision.log_prob, decision.count) == (
+            "look",
+            "nothing better",
+            -0.75,
+            2,
+        )
+        there.tell(seat, "look", "why not")
+        there.see(seat, "Nothing happens.", ("look",))
+        there.ask(seat)
+        there.tick()
+        path, body, key = server.asked[-1]
+        assert (path, key, body["logprobs"]) == ("/v1/chat/completions", "Bearer secret", True)
+        assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
+        assert body["messages"][0]["content"] == chat_message("You see a cabinet 1.", True, ("look",))
+        assert body["messages"][1]["content"] == "REASON:\nwhy not\nACTION:\nlook"
+        assert len({b["seed"] for _, b, _ in server.asked}) == 3
+        assert there.close(seat).generated == 24
+
+
+def test_a_conversation_that_might_outgrow_the_context_ends():
+    with serving() as server, player(server, context=60) as there:
+        seat = there.open(7)
+        assert there.see(seat, "You see a cabinet 1.", ("look",))
+        there.ask(seat)
+        (_, (decision,)) = there.tick()[0]
+        assert math.isnan(decision.log_prob)
+        there.tell(seat, decision.action)
+        assert not there.see(seat, "You arrive at cabinet 1. On it, you see a mug 1.", ("look",))
+
+
+def test_values_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="speech 'telepathy' is not one of text, chat"):
+        Endpoint(url="http://localhost", model="toy", speech="telepathy")
+    with pytest.raises(ValueError, match="seats 0 must be at least 1"):
+        ServerPlayer(Endpoint("u", "m", "text"), seats=0, context=9, temperature=0, max_action_tokens=8)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_serve_available(), reason="transformers serve is not installed: pip install openai")
+def test_transformers_serve_says_what_the_sampler_says(toy_engine, tmp_path):
+    policy = toy.policy()
+    save_policy(policy.model, policy.tokenizer, tmp_path / "policy")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(tmp_path / "policy")]
+    options = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    server = subprocess.Popen([*command, *options], env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/health", server)
+        there = Endpoint(url=f"http://127.0.0.1:{port}/v1", model=str(tmp_path / "policy"), speech="text")
+        here = Sampler(policy, slots=3, context=512, temperature=0.0, constrained=False, max_action_tokens=8)
+        with ServerPlayer(there, seats=2, context=512, temperature=0.0, max_action_tokens=8) as player:
+            assert played(player, toy_engine, GAMES[:3]) == played(here, toy_engine, GAMES[:3])
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_for(url, process, seconds=300):
+    for _ in range(seconds):
+        assert process.poll() is None, "the server ended"
+        try:
+            if httpx.get(url).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(1)
+    raise AssertionError(f"{url} did not come up in {seconds} s")
