@@ -24,7 +24,8 @@ from tasks.profile import overridden
 ROOT = Path(__file__).parents[2]
 TINY = {
     "compute": {"threads": 1},
-    "games": {"seen": 12, "unseen": 12},
+    "games": {"train": 700, "seen": 12, "unseen": 12},
+    "demos": {"games": 700},
     "rollout": {"games": 24, "episodes_per_game": 4, "slots": 16, "branch": {"validation_states": 4}},
     "policy": {"steps": 4},
     "evaluate": {"games": 12, "slots": 12},
