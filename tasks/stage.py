@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -138,6 +139,7 @@ def run_stage(
     with clock.lap("tracking"):
         tracker.log_metrics(clock.report(), compared=False)
         tracker.end(campaign=task == "compare")
+    shutil.rmtree(stage.scratch, ignore_errors=True)  # nothing left to resume
     write_timing(stage.name, clock.report())
     print(_closing_line(stage), flush=True)
 
