@@ -34,7 +34,7 @@ from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import Policy, load_policy, new_model
 from agentprm_core.policy.prompt import make_renderer
-from agentprm_core.policy.runner import cache_bytes
+from agentprm_core.policy.runner import CachedModel, cache_bytes
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.rollout import Start, play, starts
@@ -76,20 +76,22 @@ def ours(policy: Policy, begun: Sequence[Start], args: argparse.Namespace, const
         max_action_tokens=args.max_action_tokens,
     )
     clock, model = CLOCKS[args.clock], Stopwatch(CLOCKS[args.clock])
-    runner = sampler._talks.runner
-    runner._trunk, runner._head = model.around(runner._trunk), model.around(runner._head)
+    model.put_around(sampler._talks.runner)
     started = clock()
     episodes = list(play(sampler, begun, engine="fast", max_turns=args.max_turns))
     return Run(episodes, clock() - started, model.seconds)
 
 
 class Stopwatch:
-    """Seconds spent inside the functions it is put around."""
+    """Seconds spent inside models' layers and heads."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self.seconds = clock, 0.0
 
-    def around(self, function: Callable) -> Callable:
+    def put_around(self, runner: CachedModel) -> None:
+        runner._trunk, runner._head = self._around(runner._trunk), self._around(runner._head)
+
+    def _around(self, function: Callable) -> Callable:
         def timed(*args: object) -> object:
             started = self._clock()
             result = function(*args)
@@ -160,7 +162,7 @@ def trained_policy(games: Sequence[Game], args: argparse.Namespace) -> Policy:
     texts = {text for demo in demos for turn in demo.turns for text in (turn.observation, *turn.admissible)}
     tokenizer = train_tokenizer(sorted(texts), args.context)
     model = new_model(
-        tokenizer, width=args.width, layers=args.layers, heads=4, kv_heads=1, context=args.context, seed=0
+        tokenizer, width=args.model_width, layers=args.layers, heads=4, kv_heads=1, context=args.context, seed=0
     )
     settings = SftSettings(
         learning_rate=2e-3, batch_tokens=2048, seed=0, steps=args.train_steps, observation_weight=0.5
@@ -252,7 +254,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--policy", type=Path, help="a checkpoint; without it one is trained")
     parser.add_argument("--demos", type=int, default=600, help="demonstrations to train on")
     parser.add_argument("--train-steps", type=int, default=120)
-    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--model-width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--games", type=int, default=64, help="generated households to play")
     parser.add_argument("--episodes", type=int, default=4, help="episodes a game")
