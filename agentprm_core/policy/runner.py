@@ -24,7 +24,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from agentprm_core.policy.cache import KeyValueCache, slot_bytes
 from agentprm_core.policy.llama import LlamaTrunk, is_kin
-from agentprm_core.policy.slot_attention import Plan, Queries, attend
+from agentprm_core.policy.slot_attention import Plan, Queries, attend, past_masks
 
 ATTENTION = "agentprm_slots"
 
@@ -57,6 +57,7 @@ class CachedModel:
         self.device, self.context = base.device, context
         self.cache = KeyValueCache(slots=slots, device=base.device, **_sizes(config, context + branch_room, base.dtype))
         self._groups = config.num_attention_heads // config.num_key_value_heads
+        self._past = past_masks(context + branch_room, base.dtype, base.device)
         self.tokens_read = 0
 
     @torch.inference_mode()
@@ -70,8 +71,7 @@ class CachedModel:
         self.tokens_read += len(pack.tokens)
         places = self._tensor(pack.queries.slots * self.cache.context + pack.queries.rows)
         every, last = (
-            Plan(self.cache, places, queries.buckets(self._groups, self.cache.rows.dtype, self.device))
-            for queries in (pack.queries, pack.last)
+            Plan(self.cache, places, queries.buckets(self._groups, self._past)) for queries in (pack.queries, pack.last)
         )
         hidden = self._trunk(
             self._tensor(pack.tokens), self._tensor(pack.positions), self._tensor(pack.read), every, last
@@ -153,6 +153,7 @@ class _Pack:
             start=np.repeat(row, count),
             first=np.array(first),
             count=np.array([totals[number] for number in order]),
+            branched=any(extension.branches for extension in extensions),
         )
         read, reads = np.array(read), np.array(reads)
         here = reads[order]

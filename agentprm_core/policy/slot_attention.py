@@ -31,7 +31,7 @@ class Bucket:
     queries: int
     length: int
     mask: torch.Tensor
-    """[B, 1, Q · H/K, L], 0 where a query sees a key and −inf where not."""
+    """[B, 1, Q · H/K, L] (or [B, 1, 1, L] for one query), 0 where a query sees a key and −inf where not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +78,37 @@ class Queries:
     start: np.ndarray
     first: np.ndarray
     count: np.ndarray
+    branched: bool
+    """Whether any starts anew beside others."""
 
     def some(self, chosen: np.ndarray, first: np.ndarray, count: np.ndarray) -> Queries:
         """Those of ``chosen``, ``count`` of each slot from ``first`` of them."""
-        return Queries(self.slots[chosen], self.rows[chosen], self.history[chosen], self.start[chosen], first, count)
+        columns = (column[chosen] for column in (self.slots, self.rows, self.history, self.start))
+        return Queries(*columns, first, count, self.branched)
 
-    def buckets(self, groups: int, dtype: torch.dtype, device: torch.device) -> tuple[Bucket, ...]:
-        """``groups``: query heads a key-value head."""
+    def buckets(self, groups: int, past: torch.Tensor) -> tuple[Bucket, ...]:
+        """``groups``: query heads a key-value head; ``past``: :func:`past_masks` of as many rows as a slot has."""
         edges = [0, *(np.flatnonzero(np.diff(self.count)) + 1).tolist(), len(self.count)]
         parts = [(a, min(a + BUCKET, end)) for start, end in pairwise(edges) for a in range(start, end, BUCKET)]
-        return tuple(self._bucket(a, b, groups, dtype, device) for a, b in parts)
+        return tuple(self._bucket(a, b, groups, past) for a, b in parts)
 
-    def _bucket(self, begin: int, end: int, groups: int, dtype: torch.dtype, device: torch.device) -> Bucket:
+    def _bucket(self, begin: int, end: int, groups: int, past: torch.Tensor) -> Bucket:
         first, count = int(self.first[begin]), int(self.count[begin])
         here = slice(first, first + count * (end - begin))
-        rows = self.rows[here, None]
-        length = int(rows.max()) + 1
-        keys = np.arange(length)
-        seen = keys <= rows
-        history = self.history[here, None]
-        if count > 1 and (self.start[here, None] > history).any():  # branches: what lies between belongs to others
-            seen &= (keys < history) | (keys >= self.start[here, None])
-        hidden = torch.from_numpy(~seen).to(device).view(end - begin, 1, count, 1, length)
-        mask = torch.zeros(end - begin, 1, count, groups, length, dtype=dtype, device=device)
-        mask.masked_fill_(hidden, torch.finfo(dtype).min)
-        slots = torch.from_numpy(self.slots[here][::count].copy()).to(device)
+        rows, length = self.rows[here], int(self.rows[here].max()) + 1
+        if count > 1:
+            rows = rows.repeat(groups)
+        mask = past[:, :length].index_select(0, torch.from_numpy(rows).to(past.device))
+        if self.branched:  # what lies between the history and a branch's start belongs to other branches
+            repeats = groups if count > 1 else 1
+            start, history = (column[here].repeat(repeats)[:, None] for column in (self.start, self.history))
+            keys = np.arange(length)
+            hidden = torch.from_numpy((keys >= history) & (keys < start)).to(past.device)
+            mask.masked_fill_(hidden, torch.finfo(past.dtype).min)
+        slots = torch.from_numpy(self.slots[here][::count].copy()).to(past.device)
         return Bucket(first, slots, count, length, mask.view(end - begin, 1, -1, length))
+
+
+def past_masks(rows: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """[rows, rows]: 0 up to the diagonal, −inf after it; row r is the mask of a query at r that sees all its past."""
+    return torch.full((rows, rows), torch.finfo(dtype).min, dtype=dtype, device=device).triu_(1)
