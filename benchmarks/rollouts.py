@@ -173,10 +173,10 @@ def trained_policy(games: Sequence[Game], args: argparse.Namespace) -> Policy:
 
 
 def growth(policy: Policy, games: Sequence[Game], args: argparse.Namespace) -> list[dict]:
-    """Rate and memory at more and more episodes at once, each filled twice."""
+    """Rate and memory at more and more episodes at once."""
     rows = []
     for slots in GROWTH:
-        begun = starts(games, -(-2 * slots // len(games)), args.seed)[: 2 * slots]
+        begun = starts(games, -(-slots // len(games)), args.seed)[:slots]
         run = ours(policy, begun, args, constrained=True, slots=slots)
         rows.append(
             {
