@@ -86,13 +86,13 @@ def outs(folder: Path) -> dict[str, bytes]:
 
 def test_the_pipeline(tmp_path):
     """One test, since all of it looks at one run of the graph, which takes a minute."""
-    reproduced = project(tmp_path / "reproduced")
+    reproduced, again = project(tmp_path / "reproduced"), project(tmp_path / "again")
     dvc(reproduced, "init", "-q", "--no-scm")
     dvc(reproduced, "repro")
     a_second_repro_runs_nothing(reproduced)
     the_table_of_iterations(reproduced)
     mlflow_remembers(reproduced)
-    killed_in_the_middle_and_run_again_it_ends_in_the_same_bytes(reproduced, tmp_path / "again")
+    killed_in_the_middle_and_run_again_it_ends_in_the_same_bytes(reproduced, again)
 
 
 def a_second_repro_runs_nothing(reproduced):
@@ -136,7 +136,6 @@ def mlflow_remembers(reproduced):
 
 
 def killed_in_the_middle_and_run_again_it_ends_in_the_same_bytes(reproduced, again):
-    project(again)
     before, after = STAGES[:3], STAGES[3:]
     run_stages(again, before)
     kill_once_it_has_begun(again, after[0])

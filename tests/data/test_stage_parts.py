@@ -1,0 +1,85 @@
+"""Parts of the stages that decide what data is: which games, which mistakes, where time went."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from agentprm_core.envs import make_world
+from agentprm_core.envs.alfworld.households import generate_games
+from tasks.clock import Clock, read_timing, write_timing
+from tasks.demos import choose, demonstrate
+from tasks.params import Demos
+from tasks.reports import iteration_report, iterations_text
+from tasks.rollout import share_of
+
+
+@pytest.fixture(scope="module")
+def games():
+    return generate_games(20, 1, "train")
+
+
+def stage(iteration: int):
+    return SimpleNamespace(params=SimpleNamespace(seed=1), prev=iteration - 1)
+
+
+def test_iterations_take_turns_with_the_games(games):
+    shares = [{game.id for game in share_of(games, 6, stage(i))} for i in (1, 2, 3, 4)]
+    assert [len(share) for share in shares] == [6, 6, 6, 6]
+    assert not shares[0] & shares[1] | shares[1] & shares[2] | shares[0] & shares[2]
+    assert len(set.union(*shares)) == 20  # the fourth takes the last two and starts over
+    assert share_of(games, 20, stage(1)) == share_of(games, 20, stage(3)) == games
+
+
+def test_games_are_drawn_by_the_seed(games):
+    assert choose(games, 5, 1) == choose(games, 5, 1) != choose(games, 5, 2)
+    assert choose(games, 20, 3) == games
+
+
+def test_an_expert_with_mistakes_still_wins_and_needs_longer(games):
+    world = make_world("fast")
+
+    def lengths(corrupt: float) -> list[int]:
+        section = Demos(games=1, max_turns=50, knowledge=1.0, corrupt=corrupt)
+        episodes = [demonstrate(world, game, section, seed) for seed, game in enumerate(games)]
+        assert sum(episode.won for episode in episodes) > 15
+        assert demonstrate(world, games[0], section, 0) == episodes[0]
+        return [episode.length for episode in episodes]
+
+    assert sum(lengths(0.4)) > 1.2 * sum(lengths(0.0))
+
+
+def test_the_clock_books_time_to_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    clock = Clock()
+    for name in ("gates", "gates", "tracking", "seen/greedy"):
+        with clock.lap(name):
+            time.sleep(0.02)
+    report = clock.report()
+    assert report["launch"] == 0  # no dvc started this process
+    assert 0.04 <= report["gates"] < 1
+    assert report["orchestration"] == report["gates"] + report["tracking"]
+    assert report["seconds"] > report["orchestration"] + report["seen/greedy"]
+    assert read_timing("games") is None
+    write_timing("games", report)
+    assert read_timing("games")["gates"] == report["gates"]
+
+
+ROW = {
+    "iteration": 1, "split": "unseen", "decoding": "greedy", "constrained": False, "games": 40, "success": 0.5,
+    "ci_low": 0.35, "ci_high": 0.65, "mean_actions": 12.25, "inadmissible": 0.1, "seconds": None,
+    "by_task_type": {"pick_and_place_simple": {"games": 40, "success": 0.5}},
+    "paired": {"difference": 0.25, "gained": 12, "lost": 2, "p_value": 0.0129},
+}  # fmt: skip
+
+
+def test_the_printed_table_and_the_report():
+    timings = {"games": {"seconds": 9.0, "orchestration": 3.0, "launch": 1, "tracking": 1, "gates": 1}, "demos": None}
+    text = iterations_text([ROW], timings)
+    assert "unseen  greedy, free  40     50.0%    35.0% – 65.0%  +25.0 (12 won, 2 lost)  0.0129  12.2" in text
+    assert [line.split() for line in text.splitlines()][-1] == ["games", "9.0", "3.0", "1.0", "1.0", "1.0"]
+    report = iteration_report(1, [ROW], {"prm-1": {"ranking": {"accuracy": 0.61}, "curve": [1, 2], "name": "x"}})
+    assert report.startswith("# Iteration 1\n")
+    assert "| pick_and_place_simple | 40 | 50.0% |" in report
+    assert "| ranking.accuracy | 0.61 |" in report
+    assert "curve" not in report
