@@ -65,7 +65,7 @@ def test_a_prm_starts_as_the_tuned_policy_and_comes_back_from_disk(renderer, tun
     torch.testing.assert_close(*hidden)
     episodes = text_world.episodes(40, skill=0.4)
     labelled = [Labelled(e, np.array([float(text_world.is_right(t)) for t in e.turns])) for e in episodes]
-    prm, metrics = train_prm(labelled, renderer, prm, PrmSettings(1e-2, 1024, 0, steps=8), tmp_path / "scratch")
+    prm, metrics = train_prm(labelled, renderer, prm, PrmSettings(1e-2, 1024, 0, steps=40), tmp_path / "scratch")
     assert metrics["curve"][-1]["loss"] < metrics["curve"][0]["loss"]
     save_policy(prm, renderer.tokenizer, tmp_path / "prm", kind="prm")
     loaded = load_policy(tmp_path / "prm", kind="prm")
