@@ -5,53 +5,41 @@ Two ways to speak. ``text`` sends the plain rendering of a policy trained here, 
 conversation and at most its samples' requests under way; what the server keeps of a conversation's prefix is its
 business (vLLM and SGLang cache it by themselves).
 
-A request is tried again after a dropped connection, a time-out, 429 and 5xx, with growing pauses; then
-:class:`ServerError` names the endpoint and the request. Decisions that were complete by then are handed out before
-the error, so the loop has yielded every episode that could end.
+Decisions that are complete when a request fails for good are handed out before the error, so the loop has yielded every
+episode that could end.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Self
 
-import httpx
-
 from agentprm_core.policy.decoding import Decision
 from agentprm_core.policy.prompt import ACT, BOS, END, chat_message, chat_reply, parse_reply
+from agentprm_core.policy.requests import Patience, Requests
 from agentprm_core.policy.sampler import Cost
 from agentprm_core.rollout import episode_seed
 
-SPEECH = ("text", "chat")
-
-
-class ServerError(RuntimeError):
-    """A server that does not answer, or not with a completion. Names the endpoint, the request and what was said."""
+SPEECH = {"text": "/completions", "chat": "/chat/completions"}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the policy is, and how patient to be."""
+    """Where the policy is."""
 
     url: str
     """Up to and with the version: ``http://localhost:8000/v1``."""
     model: str
+    """As the server knows it: a folder, an id, or the name of a LoRA adapter."""
     speech: str
     """``text`` or ``chat``."""
     api_key: str | None = None
-    timeout_s: float = 120.0
-    """Of one try."""
-    retries: int = 5
-    """Tries after the first."""
-    backoff_s: float = 0.5
-    """Pause before the first of them; it doubles from one to the next."""
+    patience: Patience = field(default_factory=Patience)
     log_probs: bool = False
-    """Ask for log-probabilities. Without, ``Decision.log_prob`` is NaN."""
+    """Ask for log-probabilities. Where they are not asked for or not given, ``Decision.log_prob`` is NaN."""
     extra: Mapping[str, object] = field(default_factory=dict)
     """Further fields of every request, as the server knows them (``{"top_k": 0}``)."""
 
@@ -67,7 +55,7 @@ class _Seat:
     turn: int = -1
     tokens: int = 0
     """Of the conversation up to the last reply, as the server counts."""
-    requests: list[Future] = field(default_factory=list)
+    requests: list[Future[dict]] = field(default_factory=list)
     cost: Cost = field(default_factory=Cost)
 
 
@@ -91,15 +79,10 @@ class ServerPlayer:
         self.seats = seats
         self._endpoint, self._context = endpoint, context
         self._temperature, self._max_action_tokens = temperature, max_action_tokens
+        self._path = SPEECH[endpoint.speech]
+        self._requests = Requests(endpoint.url, at_once=seats, patience=endpoint.patience, api_key=endpoint.api_key)
         self._seats: dict[int, _Seat] = {}
         self._opened = 0
-        self._loop = asyncio.new_event_loop()  # a thread of its own: worlds are stepped while requests are under way
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        limits = httpx.Limits(max_connections=seats, max_keepalive_connections=seats)
-        self._client = httpx.AsyncClient(headers=key, timeout=endpoint.timeout_s, limits=limits)
-        self._room = asyncio.Semaphore(seats)
 
     def __enter__(self) -> Self:
         return self
@@ -111,10 +94,7 @@ class ServerPlayer:
         """Cancel what is under way and close the connections."""
         for seat in list(self._seats):
             self.close(seat)
-        asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._requests.close()
 
     def open(self, seed: int) -> int:
         self._opened += 1
@@ -136,10 +116,8 @@ class ServerPlayer:
 
     def ask(self, seat: int, samples: int = 1) -> None:
         state = self._seats[seat]
-        state.requests = [
-            asyncio.run_coroutine_threadsafe(self._request(self._body(state, sample)), self._loop)
-            for sample in range(samples)
-        ]
+        bodies = [self._body(state, sample) for sample in range(samples)]
+        state.requests = [self._requests.post(self._path, body, _name(body)) for body in bodies]
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
         said = chat_reply(action, reason) if self._endpoint.speech == "chat" else action
@@ -148,7 +126,8 @@ class ServerPlayer:
     def tick(self) -> list[tuple[int, tuple[Decision, ...]]]:
         """Wait for the next reply; the seats whose replies are all there.
 
-        Raises :class:`ServerError` where a request has failed for good, once no seat is complete.
+        Raises :class:`agentprm_core.policy.requests.ServerError` where a request has failed for good, once no seat is
+        complete.
         """
         while True:
             done = [seat for seat, state in self._seats.items() if _answered(state)]
@@ -167,18 +146,18 @@ class ServerPlayer:
         return state.cost
 
     def _decisions(self, state: _Seat) -> tuple[Decision, ...]:
-        replies: list[_Reply] = [request.result() for request in state.requests]
+        replies = [self._reply(request.result(), state) for request in state.requests]
         state.requests = []
         state.tokens = max(reply.prompt_tokens + reply.completion_tokens for reply in replies)
         state.cost += Cost(
             generated=sum(reply.completion_tokens for reply in replies),
             policy_read=sum(reply.prompt_tokens for reply in replies),
         )
-        counts: dict[tuple[str, str], tuple[int, float]] = {}
+        alike: dict[tuple[str, str], list[_Reply]] = {}
         for reply in replies:
             said = parse_reply(reply.text) if self._endpoint.speech == "chat" else ("", reply.text.strip())
-            counts[said] = (counts.get(said, (0, 0.0))[0] + 1, reply.log_prob)
-        decisions = [Decision(action, reason, lp, count) for (reason, action), (count, lp) in counts.items()]
+            alike.setdefault(said, []).append(reply)
+        decisions = [Decision(action, reason, said[0].log_prob, len(said)) for (reason, action), said in alike.items()]
         return tuple(sorted(decisions, key=lambda decision: -decision.count))
 
     def _body(self, state: _Seat, sample: int) -> dict:
@@ -195,37 +174,23 @@ class ServerPlayer:
                 "messages": list(state.messages),
                 **({"logprobs": True} if self._endpoint.log_probs else {}),
             }
-        said = "".join(m["content"] + (ACT if m["role"] == "user" else END) for m in state.messages)
-        return {**body, "prompt": BOS + said, **({"logprobs": 0} if self._endpoint.log_probs else {})}
+        prompt = conversation_text([message["content"] for message in state.messages])
+        return {**body, "prompt": prompt, **({"logprobs": 0} if self._endpoint.log_probs else {})}
 
-    async def _request(self, body: dict) -> _Reply:
-        """One completion, tried until it comes or patience ends."""
-        path = "/chat/completions" if self._endpoint.speech == "chat" else "/completions"
-        url = self._endpoint.url.rstrip("/") + path
-        for attempt in range(self._endpoint.retries + 1):
-            if attempt:
-                await asyncio.sleep(self._endpoint.backoff_s * 2 ** (attempt - 1))
-            try:
-                async with self._room:
-                    response = await self._client.post(url, json=body)
-            except httpx.TransportError as error:
-                said = f"{type(error).__name__}: {error}"
-                continue
-            if response.is_success:
-                return self._reply(response.json(), url, body)
-            said = f"HTTP {response.status_code}: {response.text[:300]}"
-            if response.status_code != 429 and response.status_code < 500:
-                raise _error(url, body, attempt + 1, said)
-        raise _error(url, body, self._endpoint.retries + 1, said)
-
-    def _reply(self, answer: dict, url: str, body: dict) -> _Reply:
+    def _reply(self, answer: dict, state: _Seat) -> _Reply:
         try:
             choice, usage = answer["choices"][0], answer["usage"]
             text = choice["message"]["content"] if self._endpoint.speech == "chat" else choice["text"]
             log_prob = _log_prob(choice, self._endpoint.speech) if self._endpoint.log_probs else math.nan
             return _Reply(text or "", log_prob, usage["prompt_tokens"], usage["completion_tokens"])
         except (KeyError, IndexError, TypeError) as error:
-            raise _error(url, body, 1, f"an answer without {error}: {str(answer)[:300]}") from error
+            raise self._requests.misread(self._path, _name(self._body(state, 0)), answer, error) from error
+
+
+def conversation_text(said: Sequence[str]) -> str:
+    """Observations and actions in turn, as a policy trained here reads them: with its marks, up to where it writes or
+    has written."""
+    return BOS + "".join(text + (END if number % 2 else ACT) for number, text in enumerate(said))
 
 
 def _log_prob(choice: dict, speech: str) -> float:
@@ -240,7 +205,6 @@ def _answered(state: _Seat) -> bool:
     return bool(state.requests) and all(r.done() and r.exception() is None for r in state.requests)
 
 
-def _error(url: str, body: dict, tries: int, said: str) -> ServerError:
+def _name(body: dict) -> str:
     asked = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
-    request = f"model {body['model']!r}, seed {body['seed']}, ending in {asked[-80:]!r}"
-    return ServerError(f"{url} did not answer in {tries} tries; request: {request}; last: {said}")
+    return f"model {body['model']!r}, seed {body['seed']}, ending in {asked[-80:]!r}"

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from agentprm_core.policy.cache import KeyValueCache
 
-BUCKET = 16
+BUCKET = 32
 """Slots a bucket at most: more would read further past the end of the short ones, and out of a core's own cache."""
 
 

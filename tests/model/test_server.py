@@ -16,15 +16,20 @@ import pytest
 import torch
 from transformers.utils.import_utils import is_serve_available
 
-from agentprm_core.policy.models import save_policy
+from agentprm_core.policy.models import Policy, save_policy
 from agentprm_core.policy.prompt import chat_message
+from agentprm_core.policy.requests import Patience, ServerError
 from agentprm_core.policy.sampler import Sampler
-from agentprm_core.policy.server import Endpoint, ServerError, ServerPlayer
+from agentprm_core.policy.server import Endpoint, ServerPlayer
+from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
+from agentprm_core.search.best_of_n import BestOfN, Chooser
+from agentprm_core.search.server_scorer import ServerScorer
 from tests.model import toy
 
 GAMES = [toy.game(n) for n in range(6)]
 LOCK = threading.Lock()
+PATIENCE = Patience(retries=2, backoff_s=0.01)
 
 
 class Completions(BaseHTTPRequestHandler):
@@ -38,7 +43,8 @@ class Completions(BaseHTTPRequestHandler):
         if status is None:
             self.close_connection = True  # hangs up without a word
             return
-        answer = json.dumps(complete(body, self.server.policy) if status == 200 else {"error": "no"}).encode()
+        does = score if self.path == "/pooling" else complete
+        answer = json.dumps(does(body, self.server.policy) if status == 200 else {"error": "no"}).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -65,6 +71,16 @@ def complete(body, policy):
     return {"choices": [{"text": policy.tokenizer.decode(said, skip_special_tokens=True)}], "usage": usage}
 
 
+def score(body, prm):
+    assert (body["task"], body["use_activation"]) == ("token_classify", False)
+    data = []
+    for index, text in enumerate(body["input"]):
+        ids = prm.tokenizer.encode(text, add_special_tokens=False)
+        with LOCK, torch.inference_mode():
+            data.append({"index": index, "data": prm.model(torch.tensor([ids])).logits[0].tolist()})
+    return {"data": data[::-1]}
+
+
 @contextmanager
 def serving(fault=lambda number, body: 200):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
@@ -79,8 +95,7 @@ def serving(fault=lambda number, body: 200):
 
 def player(server, speech="text", temperature=0.0, seats=3, context=512, **endpoint):
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    settings = {"retries": 2, "backoff_s": 0.01, **endpoint}
-    there = Endpoint(url=url, model="toy", speech=speech, **settings)
+    there = Endpoint(url=url, model="toy", speech=speech, patience=PATIENCE, **endpoint)
     return ServerPlayer(there, seats=seats, context=context, temperature=temperature, max_action_tokens=8)
 
 
@@ -125,12 +140,12 @@ def test_a_dead_server_is_named_and_loses_no_finished_episode(toy_engine):
 
 
 def test_nobody_there_is_an_error_with_the_address():
-    there = Endpoint(url="http://127.0.0.1:9/v1", model="toy", speech="text", retries=1, backoff_s=0.01)
+    there = Endpoint(url="http://127.0.0.1:9/v1", model="toy", speech="text", patience=PATIENCE)
     with ServerPlayer(there, seats=1, context=512, temperature=0.0, max_action_tokens=8) as nobody:
         seat = nobody.open(0)
         nobody.see(seat, "You see a cabinet 1.", ("look",))
         nobody.ask(seat)
-        with pytest.raises(ServerError, match=r"http://127.0.0.1:9/v1/completions did not answer in 2 tries.*Connect"):
+        with pytest.raises(ServerError, match=r"http://127.0.0.1:9/v1/completions did not answer in 3 tries.*Connect"):
             nobody.tick()
 
 
@@ -182,6 +197,32 @@ def test_values_out_of_range_are_refused():
         Endpoint(url="http://localhost", model="toy", speech="telepathy")
     with pytest.raises(ValueError, match="seats 0 must be at least 1"):
         ServerPlayer(Endpoint("u", "m", "text"), seats=0, context=9, temperature=0, max_action_tokens=8)
+
+
+def test_a_prm_behind_a_server_chooses_as_it_does_here(toy_engine):
+    policy = toy.policy(seed=1)
+    model = new_prm(policy.model)
+    with torch.no_grad():
+        model.score.weight.normal_(std=0.5)
+    prm = Policy(model.eval(), policy.tokenizer, policy.renderer, "prm")
+    players = [
+        Sampler(toy.policy(), slots=4, context=512, temperature=2.0, constrained=True, max_action_tokens=8)
+        for _ in range(2)
+    ]
+    with serving() as server:
+        server.policy = prm
+        there = ServerScorer(f"http://127.0.0.1:{server.server_port}", "prm", at_once=4, patience=PATIENCE)
+        chosen = played(Chooser(players[0], there, 4), toy_engine)
+        there.shut_down()
+        assert len(server.asked) > len(GAMES)
+    assert chosen == played(BestOfN(players[1], prm, samples=4), toy_engine)
+    assert all(episode.extra["cost"].prm_read > 0 for episode in chosen)
+
+
+def test_an_answer_of_another_kind_is_shown(toy_engine):
+    said = r"answered otherwise than asked.*an answer without 'choices'.*error"
+    with serving(lambda number, body: 299) as server, player(server) as there, pytest.raises(ServerError, match=said):
+        played(there, toy_engine)
 
 
 @pytest.mark.slow

@@ -1,0 +1,87 @@
+"""Requests to an HTTP server that are repeated until they are answered, many at a time, from code that is not async.
+
+A thread of its own runs the event loop: worlds are stepped while requests are under way, and the caller may itself live
+in an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import httpx
+
+
+class ServerError(RuntimeError):
+    """A server that does not answer, or not as it should. Names the endpoint, the request and what was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to try."""
+
+    timeout_s: float = 120.0
+    """Of one try."""
+    retries: int = 5
+    """Tries after the first."""
+    backoff_s: float = 0.5
+    """Pause before the first of them; it doubles from one to the next."""
+
+
+class Requests:
+    """Posts JSON to ``url`` and below, ``at_once`` requests at most. Close it."""
+
+    def __init__(self, url: str, *, at_once: int, patience: Patience, api_key: str | None) -> None:
+        """``url``: up to and with the version, ``http://localhost:8000/v1``."""
+        self._url, self._patience = url.rstrip("/"), patience
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        key = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)
+        self._client = httpx.AsyncClient(headers=key, timeout=patience.timeout_s, limits=limits)
+        self._room = asyncio.Semaphore(at_once)
+
+    def post(self, path: str, body: dict, named: str) -> Future[dict]:
+        """The JSON answer of ``path``. Its exception is a :class:`ServerError` that calls the request ``named``.
+
+        Tried again after a dropped connection, a time-out, 429 and 5xx.
+        """
+        return self._run(self._post(f"{self._url}{path}", body, named))
+
+    def close(self) -> None:
+        """Drop what is under way."""
+        self._run(self._client.aclose()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def misread(self, path: str, named: str, answer: dict, missing: Exception) -> ServerError:
+        """The error of an answer that lacks what was asked for."""
+        said = f"an answer without {missing}: {str(answer)[:300]}"
+        return ServerError(f"{self._url}{path} answered otherwise than asked; request: {named}; {said}")
+
+    def _run(self, coroutine: Coroutine) -> Future:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    async def _post(self, url: str, body: dict, named: str) -> dict:
+        tries, final = 0, False
+        while not final:
+            if tries:
+                await asyncio.sleep(self._patience.backoff_s * 2 ** (tries - 1))
+            tries += 1
+            try:
+                async with self._room:
+                    response = await self._client.post(url, json=body)
+            except httpx.TransportError as error:
+                said, final = f"{type(error).__name__}: {error}", tries > self._patience.retries
+                continue
+            if response.is_success:
+                return response.json()
+            said = f"HTTP {response.status_code}: {response.text[:300]}"
+            refused = response.status_code != 429 and response.status_code < 500
+            final = refused or tries > self._patience.retries
+        raise ServerError(f"{url} did not answer in {tries} tries; request: {named}; last: {said}")
