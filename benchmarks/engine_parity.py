@@ -106,7 +106,11 @@ def side_by_side(
 
 
 def memoise_textworld() -> None:
-    """Remember the results of the published engine's parsers and translator. Results that it alters are copied."""
+    """Remember the results of the published engine's parsers and translator. Results that it alters are copied.
+
+    Its text generator copies the variables of every grammar symbol deeply, though nothing writes to them: most of a
+    step's time. Here the dictionaries are copied and what they hold is shared.
+    """
     import fast_downward
     from textworld.envs.pddl import textgen
     from textworld.logic import Rule
@@ -115,6 +119,11 @@ def memoise_textworld() -> None:
     parse_query = functools.cache(Rule.parse_conjunctive_query)
     textgen._parse_and_convert = lambda *args, **named: copy.deepcopy(parse_text(*args, **named))
     Rule.parse_conjunctive_query = lambda expression: copy.deepcopy(parse_query(expression))
+    textgen.copy_context = lambda context: {
+        **context,
+        "variables": dict(context["variables"]),
+        "mapping": dict(context["mapping"]),
+    }
     fast_downward.pddl2sas = functools.lru_cache(maxsize=2)(fast_downward.pddl2sas)
 
 
