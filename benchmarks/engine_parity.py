@@ -109,22 +109,23 @@ def memoise_textworld() -> None:
     """Remember the results of the published engine's parsers and translator. Results that it alters are copied.
 
     Its text generator copies the variables of every grammar symbol deeply, though nothing writes to them: most of a
-    step's time. Here the dictionaries are copied and what they hold is shared.
+    step's time. Here the dictionaries are copied and what they hold is shared. Each problem is translated once and
+    not a second time for its planner, which no walk asks.
     """
     import fast_downward
     from textworld.envs.pddl import textgen
     from textworld.logic import Rule
 
-    parse_text = functools.cache(textgen._parse_and_convert)
-    parse_query = functools.cache(Rule.parse_conjunctive_query)
+    parse_text, translate = functools.cache(textgen._parse_and_convert), fast_downward.pddl2sas
     textgen._parse_and_convert = lambda *args, **named: copy.deepcopy(parse_text(*args, **named))
-    Rule.parse_conjunctive_query = lambda expression: copy.deepcopy(parse_query(expression))
+    Rule.parse_conjunctive_query = functools.cache(Rule.parse_conjunctive_query)
     textgen.copy_context = lambda context: {
         **context,
         "variables": dict(context["variables"]),
         "mapping": dict(context["mapping"]),
     }
-    fast_downward.pddl2sas = functools.lru_cache(maxsize=2)(fast_downward.pddl2sas)
+    translated = functools.lru_cache(maxsize=1)(lambda domain, problem: translate(domain, problem, verbose=False))
+    fast_downward.pddl2sas = lambda domain, problem, **_: translated(domain, problem)
 
 
 def main() -> None:
