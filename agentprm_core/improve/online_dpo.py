@@ -72,10 +72,11 @@ def train_online_dpo(
     """Train ``policy.model`` in place on states that ``episodes`` visited; as it comes, it is π_{i−1}.
 
     Returns:
-        The model, and :func:`agentprm_core.training.trainer.fit`'s metrics. The curve also has ``kl`` (nats an action,
-        to π_{i−1}), ``accuracy`` (share of states where π, relative to π_{i−1}, already likes the best action most),
-        ``score`` (mean Q_φ of the actions drawn: what is being maximised), ``gap`` (mean difference of a pair's
-        scores), and of the states visited the shares ``paired``, ``same`` (all samples one action) and ``tied``.
+        The model, and :func:`agentprm_core.training.trainer.fit`'s metrics. The curve also has ``kl`` (to π_{i−1}, nats
+        an action, :mod:`agentprm_core.improve.kl`), ``accuracy`` (share of states where π, relative to π_{i−1}, already
+        likes the best action most), ``score`` (mean Q_φ of the actions drawn: what is being maximised), ``gap`` (mean
+        difference of a pair's scores), and of the states visited the shares ``paired``, ``same`` (all samples one
+        action) and ``tied``.
 
     Raises:
         ValueError: no episodes, one longer than the context, nothing trainable.
@@ -141,9 +142,9 @@ class OnlineDpoTrainer(EpisodeTrainer):
         return choice_row(rendered, [choice.distinct for choice, pair in pairs if pair])
 
     def _referred(self, rows: Sequence[Row]) -> dict:
-        """The packed rows, and ``reference`` (P,): π_{i−1}'s log-probability of each action token."""
+        """The packed rows, and what π_{i−1} says of each action token."""
         batch = to_device(pack(rows), self._policy.model.device)
-        return batch | {"reference": self._reference.log_probs(batch, batch["branch"] >= 0)}
+        return self._reference.refer(batch, batch["branch"] >= 0)
 
     def _report(self, counts: PairCounts) -> None:
         for name in ("pairs", "same", "tied"):

@@ -17,12 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from transformers import PreTrainedModel
 
+from agentprm_core.improve.kl import kl_sum
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Policy
-from agentprm_core.training.attention import log_probs, to_device
+from agentprm_core.training.attention import logits_of, to_device
 from agentprm_core.training.packing import Row
 from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses, TrainSettings, fit
 from agentprm_core.training.tree import branch_sums
@@ -88,18 +90,21 @@ class _GradientTrainer(EpisodeTrainer):
 
     def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
         batches = [to_device(b, self.args.device) for b in super().step_batches(epoch_iterator, num_batches)]
-        return [b | {"reference": self._reference.log_probs(b, b["decided"] > 0)} for b in batches]
+        return [self._reference.refer(b, b["decided"] > 0) for b in batches]
 
 
 def gradient_objective(model: torch.nn.Module, batch: dict, beta: float, clip: float) -> Losses:
-    """Σ over decided turns of the clipped surrogate's loss and β × KL, estimated token by token by r − 1 − log r."""
+    """Σ over decided turns of the clipped surrogate's loss and β × KL, exact at each token of the action played
+    (:mod:`agentprm_core.improve.kl`)."""
     decided_N, end_N = batch["decided"] > 0, batch["weight"]
-    ratio_P = log_probs(model, batch, decided_N)[0] - batch["reference"]
+    logits_PV = logits_of(model, batch, decided_N)
+    log_prob_P = -F.cross_entropy(logits_PV, batch["input_ids"][decided_N], reduction="none")
+    ratio_P = log_prob_P - batch["reference"]
     turn_P = (end_N.cumsum(0) - end_N)[decided_N].long()
     advantage_J = batch["advantage"][end_N > 0]
     ratio_J = branch_sums(ratio_P, turn_P, len(advantage_J)).exp()
     surrogate_J = torch.minimum(ratio_J * advantage_J, ratio_J.clamp(1 - clip, 1 + clip) * advantage_J)
-    kl = (torch.expm1(-ratio_P) + ratio_P).sum()
+    kl = kl_sum(logits_PV, batch)
     clipped = ((ratio_J - 1).abs() > clip).float().sum()
     metrics = {"kl": (kl.detach(), len(advantage_J)), "clipped": (clipped, len(advantage_J))}
     return Losses(beta * kl - surrogate_J.sum(), metrics)

@@ -19,9 +19,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from agentprm_core.improve.kl import kl_sum
 from agentprm_core.improve.pairs import Choice
 from agentprm_core.policy.prompt import Rendered
-from agentprm_core.training.attention import log_probs
+from agentprm_core.training.attention import logits_of
 from agentprm_core.training.packing import Row
 from agentprm_core.training.trainer import Losses
 from agentprm_core.training.tree import branch_sums, tree_row
@@ -68,14 +69,14 @@ PREFERENCES = {"winner": dpo_objective, "soft": soft_objective}
 
 
 def _ratios(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, tuple[torch.Tensor, int]]:
-    """(J,) log π/π_{i−1} of each action, and the KL to π_{i−1} as (sum, actions): token by token r − 1 − log r with
-    r = π_{i−1}/π, which is never negative, over the action's tokens alone."""
+    """(J,) log π/π_{i−1} of each action, and the KL to π_{i−1} as (sum, actions) over the actions' tokens alone."""
     is_action_N = batch["branch"] >= 0
     branch_P, actions = batch["branch"][is_action_N], int(batch["branch"].max()) + 1
-    ratio_P = log_probs(model, batch, is_action_N)[0] - batch["reference"]
+    logits_PV = logits_of(model, batch, is_action_N)
+    log_prob_P = -F.cross_entropy(logits_PV, batch["input_ids"][is_action_N], reduction="none")
     with torch.no_grad():
-        kl = (torch.expm1(-ratio_P) + ratio_P).sum()
-    return branch_sums(ratio_P, branch_P, actions), (kl, actions)
+        kl = kl_sum(logits_PV, batch)
+    return branch_sums(log_prob_P - batch["reference"], branch_P, actions), (kl, actions)
 
 
 def _log_softmax(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor:

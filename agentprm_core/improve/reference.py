@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from agentprm_core.training.attention import log_probs, packed_attention
+from agentprm_core.improve.kl import measured
+from agentprm_core.training.attention import logits_of, packed_attention
 
 
 class Reference:
@@ -26,10 +28,17 @@ class Reference:
             raise ValueError("the model has no trainable weights: was its adapter loaded for inference only?")
 
     @torch.no_grad()
-    def log_probs(self, batch: dict, where_N: torch.Tensor) -> torch.Tensor:
-        """(P,) π_{i−1}'s log-probability of each token of the packed batch where ``where_N``, nats."""
+    def refer(self, batch: dict, where_N: torch.Tensor) -> dict:
+        """The packed batch with what π_{i−1} says of its P tokens where ``where_N``.
+
+        Added: ``reference`` (P,), their log-probabilities, nats; ``measured`` (K,), those of the P at which the KL is
+        measured, and ``reference_logits`` (K, V) there.
+        """
         with packed_attention(self._model), self.in_place():
-            return log_probs(self._model, batch, where_N)[0]
+            logits_PV = logits_of(self._model, batch, where_N)
+        reference_P = -F.cross_entropy(logits_PV, batch["input_ids"][where_N], reduction="none")
+        at_K = measured(*logits_PV.shape).to(logits_PV.device)
+        return batch | {"reference": reference_P, "measured": at_K, "reference_logits": logits_PV[at_K]}
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

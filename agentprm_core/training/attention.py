@@ -97,10 +97,14 @@ def read(model: nn.Module, ids_N: torch.Tensor, positions_N: torch.Tensor, block
 
 def log_probs(model: nn.Module, batch: dict, where_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Of the P tokens where ``where_N``: log-probability after their parent (P,) float32 nats, and whether each is the
-    likeliest (P,) bool. Logits are made for these tokens alone."""
-    ids_P = batch["input_ids"][where_N]
-    logits_PV = forward(model, batch, logits_to_keep=batch["parent"][where_N]).logits[0].float()
+    likeliest (P,) bool."""
+    ids_P, logits_PV = batch["input_ids"][where_N], logits_of(model, batch, where_N)
     return -F.cross_entropy(logits_PV, ids_P, reduction="none"), logits_PV.detach().argmax(-1) == ids_P
+
+
+def logits_of(model: nn.Module, batch: dict, where_N: torch.Tensor) -> torch.Tensor:
+    """(P, V) float32: what the P tokens where ``where_N`` are predicted from. Made for these tokens alone."""
+    return forward(model, batch, logits_to_keep=batch["parent"][where_N]).logits[0].float()
 
 
 def tree_mask(segment_BL: torch.Tensor, sees_BL: torch.Tensor) -> torch.Tensor:

@@ -157,10 +157,7 @@ def plain_log_prob(model, history, tokens):
 
 def with_reference(policy, reference, rows):
     batch = pack(rows)
-    is_action = batch["branch"] >= 0
-    with torch.no_grad(), packed_attention(reference):
-        batch["reference"], _ = log_probs(reference, batch, is_action)
-    return batch
+    return Reference(reference).refer(batch, batch["branch"] >= 0)
 
 
 def moved(policy):

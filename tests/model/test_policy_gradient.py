@@ -13,8 +13,9 @@ from agentprm_core.improve.policy_gradient import (
     gradient_row,
     train_policy_gradient,
 )
+from agentprm_core.improve.reference import Reference
 from agentprm_core.policy.models import Policy
-from agentprm_core.training.attention import log_probs, packed_attention
+from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.packing import pack
 from tests.model import text_world
 
@@ -52,8 +53,7 @@ def test_surrogate_is_that_of_plain_rows(renderer):
     episodes[0] = dataclasses.replace(episodes[0], start=1)
     advantages = [np.random.default_rng(i).normal(size=e.length) for i, e in enumerate(episodes)]
     batch = pack([gradient_row(e, a, policy) for e, a in zip(episodes, advantages)])
-    with torch.no_grad(), packed_attention(before):
-        batch["reference"], _ = log_probs(before, batch, batch["decided"] > 0)
+    batch = Reference(before).refer(batch, batch["decided"] > 0)
     with packed_attention(policy.model):
         losses = gradient_objective(policy.model, batch, beta=0.0, clip=0.2)
     expected = 0.0

@@ -1,0 +1,42 @@
+"""KL(π ‖ π_{i−1}) of what the policy says, exactly: over the whole vocabulary at the tokens of actions.
+
+    KL(π(·|s) ‖ π_{i−1}(·|s)) = E_{a~π} Σ_l Σ_v π(v | s, a_<l) [log π(v | s, a_<l) − log π_{i−1}(v | s, a_<l)]
+
+by the chain rule, so the mean over drawn actions of their tokens' sums errs only by which actions were drawn. The usual
+estimate from the drawn tokens alone, r − 1 − log r with r = π_{i−1}/π (Schulman 2020), has no bound where π has come to
+avoid a token: an action that training rejects makes it e^20 while the distributions differ by a nat.
+
+Shapes: ``P`` action tokens, ``K`` ≤ P of them measured, ``V`` vocabulary.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+LOGITS_KEPT = 1 << 24
+"""Of π_{i−1}, numbers a batch: all positions of a small vocabulary (64 MiB), a sample of them of a large one."""
+
+
+def token_kl(logits_KV: torch.Tensor, reference_KV: torch.Tensor) -> torch.Tensor:
+    """(K,) KL of the next token's distribution to the reference's, nats."""
+    log_p_KV = logits_KV.log_softmax(-1)
+    return (log_p_KV.exp() * (log_p_KV - reference_KV.log_softmax(-1))).sum(-1)
+
+
+def measured(tokens: int, vocabulary: int) -> torch.Tensor:
+    """(K,) which of P action tokens are measured: all, or as many as may be kept, drawn evenly."""
+    most = max(1, LOGITS_KEPT // vocabulary)
+    if tokens <= most:
+        return torch.arange(tokens)
+    return torch.from_numpy(np.sort(np.random.default_rng(tokens).choice(tokens, most, replace=False)))
+
+
+def kl_sum(logits_PV: torch.Tensor, batch: dict) -> torch.Tensor:
+    """Σ over the batch's P action tokens of their KL to π_{i−1}, nats; from a sample of them, scaled up to all.
+
+    ``batch`` is as :meth:`agentprm_core.improve.reference.Reference.refer` gives it.
+    """
+    at_K = batch["measured"]
+    share = len(logits_PV) / max(1, len(at_K))
+    return share * token_kl(logits_PV[at_K], batch["reference_logits"]).sum()
