@@ -11,23 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import count
 
 import numpy as np
 import torch
 
+from agentprm_core.policy.decoding import allowed_logits
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.prompt import Rendered
 from agentprm_core.policy.sampler import uniforms
-from agentprm_core.policy.trie import Edge, Leaf, Node, Unspeakable, build_trie
+from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.growing import GrowingTree, Growth
 from agentprm_core.training.packing import Row, cut
 from agentprm_core.types import Episode
-
-TRIES = 20_000
-"""Tries kept: states come back from episode to episode and from pass to pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +79,7 @@ class Proposer:
             raise ValueError(f"temperature {temperature} is not above 0")
         self.policy, self.temperature, self.constrained = policy, temperature, constrained
         self.max_action_tokens, self._batch_tokens = max_action_tokens, batch_tokens
-        renderer, unknown = policy.renderer, policy.tokenizer.unk_token_id
-
-        @lru_cache(maxsize=TRIES)
-        def trie(commands: tuple[str, ...]) -> Edge:
-            spelt = [((*renderer.action_text(command), renderer.stop_token), command) for command in commands]
-            known = [spelling for spelling in spelt if unknown is None or unknown not in spelling[0]]
-            if not known:
-                raise Unspeakable(f"no admissible command is made of known tokens: {commands}")
-            return build_trie(known)
-
-        self.trie = trie
+        self.tries = CommandTries(policy)
 
     @torch.inference_mode()
     def propose(
@@ -140,7 +127,7 @@ class _Drawing:
         visited, lines = self._visited[row], []
         for turn in range(visited.episode.start, visited.episode.length):
             admissible = visited.episode.turns[turn].admissible
-            edge = self._how.trie(admissible) if self._how.constrained else Edge((), None)
+            edge = self._how.tries.speakable(admissible).root if self._how.constrained else Edge((), None)
             sees = visited.rendered.action_starts[turn]
             line = _Line(row, turn, sees, samples, edge.end, edge.forced, next(self._branches))
             if isinstance(edge.end, Leaf):
@@ -203,7 +190,7 @@ class _Drawing:
 
     def _draw(self, lines: Sequence[_Line], logits_RV: torch.Tensor) -> tuple[list[int], list[float]]:
         """For each sample of each line the index drawn among what is allowed, and its log-probability."""
-        logits = _allowed([line.node.tokens for line in lines], logits_RV) if self._how.constrained else logits_RV
+        logits = allowed_logits([line.node.tokens for line in lines], logits_RV) if self._how.constrained else logits_RV
         rows = torch.tensor([r for r, line in enumerate(lines) for _ in line.samples], device=logits.device)
         keys = [(*self._visited[line.row].seed, line.turn, line.depth, k) for line in lines for k in line.samples]
         uniform = torch.from_numpy(uniforms(keys)).to(logits.device)
@@ -212,13 +199,3 @@ class _Drawing:
         picks = (cumulated <= uniform[:, None] * cumulated[:, -1:]).sum(-1).clamp_(max=logits.shape[-1] - 1)
         log_probs = logits.log_softmax(-1)[rows].gather(1, picks[:, None])[:, 0]
         return picks.tolist(), log_probs.tolist()
-
-
-def _allowed(tokens: Sequence[tuple[int, ...]], logits_RV: torch.Tensor) -> torch.Tensor:
-    """(R, C) logits of each line's allowed tokens, padded with −inf."""
-    counts = np.array([len(t) for t in tokens])
-    real_RC = np.arange(counts.max()) < counts[:, None]
-    index_RC = np.zeros(real_RC.shape, dtype=np.int64)
-    index_RC[real_RC] = np.concatenate(tokens)
-    picked = logits_RV.gather(1, torch.from_numpy(index_RC).to(logits_RV.device))
-    return picked.masked_fill_(torch.from_numpy(~real_RC).to(logits_RV.device), -torch.inf)

@@ -10,16 +10,14 @@ Several samples of one state are drawn from the same logits and part only where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+
+import numpy as np
+import torch
 
 from agentprm_core.policy.models import Policy
-from agentprm_core.policy.prompt import Renderer
-from agentprm_core.policy.trie import Edge, Leaf, Node, Spelling, Unspeakable, build_trie
-
-TRIES = 20_000
-"""Tries kept: the same lists of commands come up again and again in the episodes of one game."""
+from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +61,15 @@ class Constrained:
     """Only admissible commands are said; nothing is drawn where one token may follow."""
 
     def __init__(self, policy: Policy) -> None:
-        self._trie = _tries(policy)
+        self._tries = CommandTries(policy)
 
     def longest(self, admissible: tuple[str, ...]) -> int:
         """Tokens an action may have, its end not counted. Raises :class:`Unspeakable` where none can be said."""
-        return self._speakable(admissible)[1]
+        return self._tries.speakable(admissible).longest
 
     def start(self, admissible: tuple[str, ...], samples: int) -> Line | Decision:
         """The first line, or the decision where there is only one."""
-        root = self._speakable(admissible)[0]
+        root = self._tries.speakable(admissible).root
         if isinstance(root.end, Leaf):
             return Decision(root.end.command, "", 0.0, samples)
         return Line(0, root.forced, root.end, tuple(range(samples)), 0.0, 0)
@@ -93,27 +91,19 @@ class Constrained:
                 progress.lines.append(Line(len(path), feed, edge.end, members, total, line.depth + 1))
         return progress
 
-    def _speakable(self, admissible: tuple[str, ...]) -> tuple[Edge, int]:
-        trie = self._trie(admissible)
-        if trie is None:
-            raise Unspeakable(
-                f"none of the {len(admissible)} admissible commands is made of known tokens: {admissible}"
-            )
-        return trie
-
 
 class Free:
     """Anything is said, up to ``max_action_tokens``: an action cut off there stands as it is."""
 
     def __init__(self, policy: Policy, max_action_tokens: int) -> None:
-        self._trie, self._renderer, self._most = _tries(policy), policy.renderer, max_action_tokens
+        self._tries, self._renderer, self._most = CommandTries(policy), policy.renderer, max_action_tokens
 
     def longest(self, admissible: tuple[str, ...]) -> int:
         return self._most
 
     def start(self, admissible: tuple[str, ...], samples: int) -> Line:
-        trie = self._trie(admissible)
-        return self._line((), 0, None if trie is None else trie[0], tuple(range(samples)), 0.0, 0)
+        trie = self._tries.find(admissible)
+        return self._line((), 0, None if trie is None else trie.root, tuple(range(samples)), 0.0, 0)
 
     def allowed(self, line: Line) -> None:
         """The whole vocabulary: draws are tokens."""
@@ -174,22 +164,11 @@ def _follow(end: Node | Leaf | None, token: int) -> Edge | None:
     return end.edge(token) if isinstance(end, Node) and token in end.tokens else None
 
 
-def _tries(policy: Policy) -> Callable[[tuple[str, ...]], tuple[Edge, int] | None]:
-    """commands → their trie and the tokens of the longest of them without its end; None if none can be spelt."""
-    renderer, unknown = policy.renderer, policy.tokenizer.unk_token_id
-    spell = cache(lambda command: _spell(renderer, unknown, command))  # of commands there are few thousand
-
-    @lru_cache(maxsize=TRIES)
-    def trie(commands: tuple[str, ...]) -> tuple[Edge, int] | None:
-        spelt = [spelling for command in commands if (spelling := spell(command)) is not None]
-        return (build_trie(spelt), max(len(tokens) for tokens, _ in spelt) - 1) if spelt else None
-
-    return trie
-
-
-def _spell(renderer: Renderer, unknown: int | None, command: str) -> Spelling | None:
-    """None for a command with a token that stands for many words."""
-    tokens = renderer.action_text(command)
-    if unknown is not None and unknown in tokens:
-        return None
-    return (*tokens, renderer.stop_token), command
+def allowed_logits(tokens: Sequence[tuple[int, ...]], logits_RV: torch.Tensor) -> torch.Tensor:
+    """The logits of each row's allowed tokens [R, C], padded with −inf to the row that has most (C)."""
+    counts = np.array([len(t) for t in tokens])
+    present_RC = np.arange(counts.max()) < counts[:, None]
+    index_RC = np.zeros(present_RC.shape, dtype=np.int64)
+    index_RC[present_RC] = np.concatenate(tokens)
+    allowed_RC = logits_RV.gather(1, torch.from_numpy(index_RC).to(logits_RV.device))
+    return allowed_RC.masked_fill_(torch.from_numpy(~present_RC).to(logits_RV.device), -torch.inf)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from agentprm_core.policy.conversations import Conversation, Conversations
-from agentprm_core.policy.decoding import Constrained, Decision, Free, Line
+from agentprm_core.policy.decoding import Constrained, Decision, Free, Line, allowed_logits
 from agentprm_core.policy.models import Policy
 
 
@@ -160,7 +160,7 @@ class Sampler:
     def _draw(self, logits: torch.Tensor, batch: list[_Seat], lines: list[Line]) -> Iterator[tuple[int, float]]:
         """(index drawn among what is allowed, its log-probability) for every line, place read and sample."""
         if self.constrained:
-            logits = _gather([self._decoding.allowed(line) for line in lines], logits)
+            logits = allowed_logits([self._decoding.allowed(line) for line in lines], logits)
         places = [(s, line, guess) for s, line in zip(batch, lines) for guess in range(line.guessed + 1)]
         rows = [row for row, (_, line, _) in enumerate(places) for _ in line.samples]
         if len(rows) > len(places):
@@ -187,17 +187,6 @@ def uniforms(keys: Sequence[tuple[int, ...]]) -> np.ndarray:
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state ^= state >> np.uint64(31)
     return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _gather(tokens: Sequence[tuple[int, ...]], logits: torch.Tensor) -> torch.Tensor:
-    """The logits of each row's allowed tokens, padded with −inf."""
-    counts = np.array([len(t) for t in tokens])
-    present = np.arange(counts.max()) < counts[:, None]
-    padded = np.zeros(present.shape, dtype=np.int64)
-    padded[present] = np.concatenate(tokens)
-    allowed = torch.from_numpy(padded).to(logits.device)
-    missing = torch.from_numpy(~present).to(logits.device)
-    return logits.gather(1, allowed).masked_fill_(missing, -torch.inf)
 
 
 def _inverse_cdf(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from agentprm_core.policy.models import Policy
+
+TRIES = 20_000
+"""Tries kept: the same lists of commands come up again and again in the episodes of one game."""
 
 Spelling = tuple[tuple[int, ...], str]
 """A command's tokens, its stop token last, and the command."""
@@ -49,6 +55,40 @@ class Node:
         if token not in self._edges:
             self._edges[token] = _edge(self._spelt[token], self._depth + 1)
         return self._edges[token]
+
+
+@dataclass(frozen=True, slots=True)
+class Trie:
+    root: Edge
+    longest: int
+    """Tokens of the longest command, its stop token not counted."""
+
+
+class CommandTries:
+    """The tries of lists of commands as one policy spells them, remembered."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._renderer, self._unknown = policy.renderer, policy.tokenizer.unk_token_id
+        self._spell = cache(self._spelling)  # of commands there are few thousand
+        self.find = lru_cache(maxsize=TRIES)(self._build)
+        """commands → their trie without those that have a token for many words; None where none is left."""
+
+    def speakable(self, commands: tuple[str, ...]) -> Trie:
+        """As :attr:`find`. Raises :class:`Unspeakable` where that finds none."""
+        trie = self.find(commands)
+        if trie is None:
+            raise Unspeakable(f"none of the {len(commands)} admissible commands is made of known tokens: {commands}")
+        return trie
+
+    def _build(self, commands: tuple[str, ...]) -> Trie | None:
+        spelt = [spelling for command in commands if (spelling := self._spell(command)) is not None]
+        return Trie(build_trie(spelt), max(len(tokens) for tokens, _ in spelt) - 1) if spelt else None
+
+    def _spelling(self, command: str) -> Spelling | None:
+        tokens = self._renderer.action_text(command)
+        if self._unknown is not None and self._unknown in tokens:
+            return None
+        return (*tokens, self._renderer.stop_token), command
 
 
 def build_trie(spelt: Sequence[Spelling]) -> Edge:

@@ -10,14 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agentprm_core.datasets import games_from_table, games_to_table
 from agentprm_core.envs import UnsupportedGame
-from agentprm_core.envs.alfworld.games import (
-    games_from_table,
-    games_to_table,
-    goal_params,
-    load_games,
-    write_game,
-)
+from agentprm_core.envs.alfworld.games import goal_params, load_games, write_game
 from agentprm_core.types import GAMES, TASK_TYPES, Game
 
 PROBLEM = "(define (problem p)\n(:domain alfred)\n(:objects agent1 - agent)\n(:init)\n(:goal (and))\n)"
@@ -127,9 +122,9 @@ def test_the_old_dialect_is_refused_with_the_way_out(tmp_path: Path) -> None:
     assert "convert" in str(e.value)
 
 
-def test_tables_keep_every_field() -> None:
-    games = [_game(trial="trial_1"), _game("look_at_obj_in_light-Mug-None-DeskLamp-301", "trial_2")]
-    table = games_to_table(games)
+def test_tables_keep_every_field_and_sort_by_id() -> None:
+    games = [_game("look_at_obj_in_light-Mug-None-DeskLamp-301", "trial_2"), _game(trial="trial_1")]
+    table = games_to_table(games[::-1])
     assert table.schema == GAMES
     assert games_from_table(table) == games
     assert games_to_table([]).schema == GAMES

@@ -1,4 +1,4 @@
-"""Games on disk: reads and writes the tree that ``alfworld-download`` leaves, and games as Arrow tables.
+"""Games on disk: reads and writes the tree that ``alfworld-download`` leaves.
 
 The tree is ``<root>/json_2.1.1/<split>/<task>/<trial>/{game.tw-pddl, traj_data.json}``. Published and generated
 games lie in it alike, and the published engine plays both.
@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import pyarrow as pa
-
 from agentprm_core.envs.base import UnsupportedGame
-from agentprm_core.types import GAMES, TASK_TYPES, Game
+from agentprm_core.types import TASK_TYPES, Game
 
 TREE = "json_2.1.1"
 """The folder between the root and the splits (the version of the ALFRED data the games were made from)."""
@@ -125,18 +123,6 @@ def goal_params(game: Game) -> dict[str, str | bool]:
         "toggle_target": parent if lamp else "",
         "object_sliced": False,
     }
-
-
-def games_to_table(games: Sequence[Game]) -> pa.Table:
-    """One row a game, in the given order, with the schema :data:`agentprm_core.types.GAMES`."""
-    rows = [(g.id, g.split, g.task_type, g.goal, g.floor_plan, g.problem, g.source) for g in games]
-    columns = zip(*rows) if rows else [[] for _ in GAMES]
-    return pa.table([list(column) for column in columns], schema=GAMES)
-
-
-def games_from_table(table: pa.Table) -> list[Game]:
-    """The games of a table written by :func:`games_to_table`."""
-    return [Game(*(row[name] for name in GAMES.names)) for row in table.to_pylist()]
 
 
 def _trials(folder: Path) -> Iterator[Path]:
