@@ -143,7 +143,7 @@ class Label(Section):
 
 
 class Prm(Training):
-    loss: Literal["bce", "relative", "promise_progress"]
+    loss: Literal["bce", "relative", "promise_progress", "outcome"]
     start: Literal["previous", "sft", "scratch"]
     epochs: Annotated[float, Field(gt=0)]
     observation_weight: NotNegative

@@ -33,6 +33,14 @@ class Labelled:
     tried: Sequence[Tried] = ()
 
 
+def outcome_alone(labelled: Labelled) -> Labelled:
+    """The episode with one label, its outcome (1 won, 0 lost), at its last action: what an outcome reward model (ORM)
+    learns from (paper B, baselines)."""
+    q_T = np.full(len(labelled.episode.turns), np.nan, np.float32)
+    q_T[-1] = labelled.episode.won
+    return Labelled(labelled.episode, q_T)
+
+
 def action_tokens(renderer: Renderer, action: str, reason: str = "") -> tuple[int, ...]:
     """Tokens of an action up to its end mark, where it is scored."""
     return (*renderer.action_text(action, reason), renderer.stop_token)

@@ -7,7 +7,7 @@ A turn costs its own tokens, not those of its whole history: twenty turns of an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,19 +17,21 @@ from transformers import PreTrainedModel
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
-from agentprm_core.prm.rows import Labelled, prm_row
+from agentprm_core.prm.rows import Labelled, outcome_alone, prm_row
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.validation import validate
 from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings, fit
 
-LOSSES = ("bce", "relative", "promise_progress")
+LOSSES = ("bce", "relative", "promise_progress", "outcome")
 
 
 @dataclass(frozen=True)
 class PrmSettings(TrainSettings):
     loss: str = "bce"
     """``bce``: soft cross-entropy with the labels (paper A). ``relative``: Bradley-Terry over actions tried at one
-    state (paper A). ``promise_progress``: L_Q + β L_A with GAE targets from the model itself (paper B)."""
+    state (paper A). ``promise_progress``: L_Q + β L_A with GAE targets from the model itself (paper B). ``outcome``:
+    cross-entropy with the outcome, at an episode's last action alone (ORM). The last two learn from whole episodes and
+    read no other actions tried at their states."""
     observation_weight: float = 0.0
     """Loss of predicting a token of an observation, beside 1 for the score of an action."""
     margin: float = 0.03
@@ -92,9 +94,12 @@ def validate_prm(prm: PreTrainedModel, renderer: Renderer, held_out: Sequence[La
 
 
 def _trainer(labelled, renderer, prm, settings, scratch) -> EpisodeTrainer:
-    rows = [prm_row(item, renderer) for item in labelled]
     if settings.loss == "promise_progress":
+        rows = [prm_row(replace(item, tried=()), renderer) for item in labelled]  # an action beside is no turn
         return PromiseProgressTrainer(prm, rows, [item.episode.won for item in labelled], settings, scratch)
+    if settings.loss == "outcome":
+        labelled = [outcome_alone(item) for item in labelled]
+    rows = [prm_row(item, renderer) for item in labelled]
     loss = soft_bce
     if settings.loss == "relative":
         loss = partial(relative, margin=settings.margin)

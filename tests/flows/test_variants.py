@@ -23,6 +23,7 @@ VARIANTS = {
     "history": {"label": {"key": "history", "discount_from": "start", "outcome": "signed"}},
     "relative": {"prm": {"loss": "relative", "start": "sft"}, "rollout": {"branch": {"train_states": 12}}},
     "promise": {"label": {"credit": "gae"}, "prm": {"loss": "promise_progress", "start": "scratch"}},
+    "outcome": {"prm": {"loss": "outcome"}, "rollout": {"branch": {"train_states": 12}}},
     "observations": {"prm": {"observation_weight": 0.1}},
     "soft": {"policy": {"preference": "soft", "samples": 4, "refresh_every": 4}},
     "rft": {"policy": {"method": "rft"}},
