@@ -1,7 +1,8 @@
 """InversePRM: what separates an expert's turns from the learner's, without any outcome reward (paper A, InversePRM).
 
 With the implicit reward r(s,a) = Q(s,a) − γ E_{a'~π}[Q(s',a')], the PRM raises r on expert turns D⁺ and lowers it on
-learner turns D⁻. Nothing here reads the columns ``reward`` and ``done``; an episode ends where its rows end.
+learner turns D⁻. Nothing here reads the columns ``reward`` and ``done``; an episode ends where its rows end. Turns that
+were replayed to where an episode starts were nobody's decision and are in neither class.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import pyarrow as pa
 import torch
 import torch.nn.functional as F
 
+from agentprm_core.credit.split import validation_games
 from agentprm_core.credit.turns import shards
+from agentprm_core.datasets import REPLAYED
 
 INVERSE = pa.schema(
     [
@@ -25,15 +28,24 @@ INVERSE = pa.schema(
         ("turn", pa.int32()),
         ("action", pa.string()),
         ("next_action", pa.string()),
+        ("next_reason", pa.string()),
         ("terminal", pa.bool_()),
         ("expert", pa.bool_()),
         ("weight", pa.float32()),
+        ("split", pa.string()),
     ]
 )
-"""One row a turn. ``dataset`` 0 is the demonstrations, 1 … the learner's rollouts in the order given; ``next_action``
-is a' at the state of the next turn, null where ``terminal``."""
+"""One row a decided turn. ``dataset`` 0 is the demonstrations, 1 … the learner's rollouts in the order given;
+``next_action`` with its ``next_reason`` is a' at the state of the next turn, null where ``terminal``; ``split`` is
+``train`` or ``validation``, decided by game."""
 
 _WHERE = ("game_id", "episode", "turn")
+_NEXT = ("next_action", "next_reason")
+
+RESAMPLED = pa.schema(
+    [(name, INVERSE.field(name).type) for name in _WHERE] + [("action", pa.string()), ("reason", pa.string())]
+)
+"""What the current policy would do at the state of ``turn`` of a demonstration."""
 
 
 def inverse_logits(
@@ -77,57 +89,77 @@ def episode_weights(expert_N: np.ndarray, starts_N: np.ndarray) -> np.ndarray:
     return (weight / weight.mean()).astype(np.float32)
 
 
-def assemble_inverse(demonstrations: Path | Sequence[Path], learner: Sequence[Path], resampled: pa.Table) -> pa.Table:
+def assemble_inverse(
+    demonstrations: Path | Sequence[Path],
+    learner: Sequence[Path],
+    resampled: pa.Table,
+    *,
+    validation_share: float,
+    seed: int,
+) -> pa.Table:
     """D⁺ and D⁻ as rows of :data:`INVERSE`, sorted by dataset, game, episode, turn.
 
-    On expert turns a' is not the expert's but the current policy's: ``resampled`` holds one ``action`` for the state
-    of each expert turn but the first (``game_id``, ``episode``, ``turn``, ``action``; ``turn`` is the turn whose state
-    it was sampled in). It is joined by name, so no row can slip against another. On learner turns a' is what the
-    learner did next. D⁻ accumulates: pass the rollouts of all iterations so far in ``learner``.
+    On expert turns a' is not the expert's but the current policy's: ``resampled`` is of :data:`RESAMPLED`, one action
+    for the state of each expert turn but the first. It is joined by name, so no row can slip against another. On
+    learner turns a' is what the learner did next. D⁻ accumulates: pass the rollouts of all iterations so far in
+    ``learner``. Both classes weigh the same on each side of the split.
 
     Raises:
         FileNotFoundError: no shards.
         ValueError: an expert state without a resampled action or with two, turns that are missing or stand twice, a
-            class without episodes.
+            class without episodes on one side of the split.
     """
     expert = _turns(demonstrations, 0)
-    sampled = pl.from_arrow(resampled.select([*_WHERE, "action"]))
+    sampled = pl.from_arrow(resampled.select(RESAMPLED.names))
     twice = sampled.filter(sampled.select(_WHERE).is_duplicated())
     if len(twice):
         raise ValueError(f"inverse: {_name(twice)} has two resampled actions")
     after = sampled.select(
-        "game_id", "episode", (pl.col("turn") - 1).cast(pl.Int32).alias("turn"), pl.col("action").alias("next_action")
+        "game_id",
+        "episode",
+        (pl.col("turn") - 1).cast(pl.Int32).alias("turn"),
+        pl.col("action").alias("next_action"),
+        pl.col("reason").alias("next_reason"),
     )
-    positive = expert.drop("next_action").join(after, on=_WHERE, how="left", maintain_order="left")
+    positive = expert.drop(_NEXT).join(after, on=_WHERE, how="left", maintain_order="left")
     lacking = positive.filter(~pl.col("terminal") & pl.col("next_action").is_null())
     if len(lacking):
         raise ValueError(
             f"inverse: no action resampled at the state after {_name(lacking)} ({len(lacking)} such turns)"
         )
-    positive = positive.with_columns(pl.when(~pl.col("terminal")).then("next_action"))  # none for nobody's state
+    positive = positive.with_columns(pl.when(~pl.col("terminal")).then(name) for name in _NEXT)  # not nobody's state
     negative = [_turns(path, i + 1) for i, path in enumerate(learner)]
-    names = [name for name in INVERSE.names if name not in ("expert", "weight")]
+    names = [name for name in INVERSE.names if name not in ("expert", "weight", "split")] + ["first"]
     rows = pl.concat([part.select(names) for part in (positive, *negative)])
-    is_expert = rows["dataset"].to_numpy() == 0
-    weight = episode_weights(is_expert, rows["turn"].to_numpy() == 0)
-    rows = rows.with_columns(expert=pl.Series(is_expert), weight=pl.Series(weight))
+    games = sorted(set(rows["game_id"]))
+    held_out = dict(zip(games, validation_games(games, validation_share, seed)))
+    held_out_N = np.array([held_out[game] for game in rows["game_id"]])
+    expert_N, first_N = rows["dataset"].to_numpy() == 0, rows["first"].to_numpy()
+    weight_N = np.empty(len(rows), np.float32)
+    for side in np.unique(held_out_N):
+        at = held_out_N == side
+        weight_N[at] = episode_weights(expert_N[at], first_N[at])
+    split = pl.Series(np.where(held_out_N, "validation", "train"))
+    rows = rows.with_columns(expert=pl.Series(expert_N), weight=pl.Series(weight_N), split=split)
     return rows.to_arrow().select(INVERSE.names).cast(INVERSE)
 
 
 def _turns(paths: Path | Sequence[Path], dataset: int) -> pl.DataFrame:
-    """Turns with the episode's own next action. Outcomes are not among the columns."""
-    rows = pl.scan_parquet(shards(paths)).select(*_WHERE, "action").sort(_WHERE).collect()
+    """Decided turns with the episode's own next action. Outcomes are not among the columns."""
+    rows = pl.scan_parquet(shards(paths)).select(*_WHERE, "action", "reason", "method").sort(_WHERE).collect()
     episode = ("game_id", "episode")
     rows = rows.with_columns(
         pl.lit(dataset, pl.Int32).alias("dataset"),
         pl.col("action").shift(-1).over(episode).alias("next_action"),
+        pl.col("reason").shift(-1).over(episode).alias("next_reason"),
         (pl.int_range(pl.len()).over(episode)).alias("expected"),
         (pl.col("turn") == pl.len().over(episode) - 1).alias("terminal"),
     )
     broken = rows.filter(pl.col("turn") != pl.col("expected"))
     if len(broken):
         raise ValueError(f"inverse: {_name(broken)}: turns of an episode must run 0, 1, 2 … without a gap")
-    return rows
+    decided = rows.filter(pl.col("method") != REPLAYED)
+    return decided.with_columns(first=pl.col("turn") == pl.col("turn").min().over(episode))
 
 
 def _name(rows: pl.DataFrame) -> str:

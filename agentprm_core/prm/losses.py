@@ -48,13 +48,14 @@ def _better(row_M: torch.Tensor, state_M: torch.Tensor, q_M: torch.Tensor, margi
     return same_MM & (q_M[:, None] - q_M[None, :] > margin)
 
 
-def prm_objective(loss: Callable[..., torch.Tensor], observation_weight: float) -> Objective:
+def prm_objective(loss: Callable[..., torch.Tensor], observation_weight: float, scored: str = "weight") -> Objective:
     """The objective of ``loss`` (logit_M, batch → sum), and beside it ``observation_weight`` × the surprise (nats) at
-    the world's words, predicted through the transposed embedding as the policy does."""
+    the world's words, predicted through the transposed embedding as the policy does. Scores are read where the column
+    ``scored`` is above 0."""
 
     def objective(model: torch.nn.Module, batch: dict) -> Losses:
         out = forward(model, batch, output_hidden_states=observation_weight > 0)
-        main = loss(out.logits[0, batch["weight"] > 0, 0].float(), batch)
+        main = loss(out.logits[0, batch[scored] > 0, 0].float(), batch)
         metrics = {"prm_loss": (main.detach(), batch["weight"].sum())}
         if observation_weight == 0:
             return Losses(main, metrics)

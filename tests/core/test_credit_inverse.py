@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from agentprm_core.credit.inverse import INVERSE, assemble_inverse, episode_weights, inverse_loss
+from agentprm_core.credit.inverse import INVERSE, RESAMPLED, assemble_inverse, episode_weights, inverse_loss
+from agentprm_core.datasets import REPLAYED
 from tests.core.corridor import table
 
 DEMOS = (("g", 0, ["a", "b", "c"], True), ("g", 1, ["a"], True), ("h", 0, ["a", "d"], True))
@@ -15,11 +16,18 @@ LEARNT = (("g", 0, ["x", "y"], False), ("h", 3, ["x"], True))
 
 def resampled_for(demos):
     """A made-up action for the state of each turn but the first, which says where it was sampled."""
-    rows = [(g, e, t, f"{g}{e} at {t}") for g, e, actions, _ in demos for t in range(1, len(actions))]
-    return pa.table(dict(zip(("game_id", "episode", "turn", "action"), map(list, zip(*rows)))))
+    return pa.table(
+        dict(
+            zip(
+                RESAMPLED.names,
+                zip(*((g, e, t, f"{g}{e} at {t}", "") for g, e, actions, _ in demos for t in range(1, len(actions)))),
+            )
+        ),
+        schema=RESAMPLED,
+    )
 
 
-def assemble(tmp_path, demos=DEMOS, learnt=(LEARNT,), resampled=None, reward=None):
+def assemble(tmp_path, demos=DEMOS, learnt=(LEARNT,), resampled=None, reward=None, share=0.0):
     def write(name, episodes):
         rows = table(*episodes)
         if reward is not None:
@@ -31,7 +39,7 @@ def assemble(tmp_path, demos=DEMOS, learnt=(LEARNT,), resampled=None, reward=Non
 
     paths = [write(f"learner-{i}.parquet", episodes) for i, episodes in enumerate(learnt)]
     sampled = resampled_for(demos) if resampled is None else resampled
-    return assemble_inverse(write("demos.parquet", demos), paths, sampled)
+    return assemble_inverse(write("demos.parquet", demos), paths, sampled, validation_share=share, seed=1)
 
 
 def test_rows(tmp_path):
@@ -102,8 +110,8 @@ def test_on_a_corridor_the_experts_way_gets_the_higher_q(tmp_path):
 
     demos = [("g", i, walk(lambda: "right"), True) for i in range(40)]
     learnt = [("g", i, walk(lambda: str(rng.choice(["left", "right"]))), False) for i in range(40)]
-    at = [(g, e, t, str(rng.choice(["left", "right"]))) for g, e, a, _ in demos for t in range(1, len(a))]
-    resampled = pa.table(dict(zip(("game_id", "episode", "turn", "action"), map(list, zip(*at)))))
+    at = [(g, e, t, str(rng.choice(["left", "right"])), "") for g, e, a, _ in demos for t in range(1, len(a))]
+    resampled = pa.table(dict(zip(RESAMPLED.names, map(list, zip(*at)))), schema=RESAMPLED)
     rows = assemble(tmp_path, demos, (learnt,), resampled).to_pandas()
     number = {"left": 0, "right": 1}
     move = rows["action"].map({"left": -1, "right": 1})
@@ -137,4 +145,29 @@ def test_turns_must_be_whole(tmp_path):
     rows = table(*DEMOS)
     pq.write_table(rows.filter(pa.array([True, False] + [True] * 4)), tmp_path / "demos.parquet")
     with pytest.raises(ValueError, match="game g, episode 0, turn 2: turns of an episode must run"):
-        assemble_inverse(tmp_path / "demos.parquet", [], resampled_for(DEMOS))
+        assemble_inverse(tmp_path / "demos.parquet", [], resampled_for(DEMOS), validation_share=0.0, seed=1)
+
+
+def test_turns_that_led_to_an_episodes_start_are_in_neither_class(tmp_path):
+    rows = table(("g", 0, ["x", "y", "z"], False), ("h", 0, ["x"], False))
+    methods = pa.array([REPLAYED, "policy", "policy", "policy"])
+    pq.write_table(rows.set_column(rows.column_names.index("method"), "method", methods), tmp_path / "learner.parquet")
+    pq.write_table(table(*DEMOS), tmp_path / "demos.parquet")
+    found = assemble_inverse(
+        tmp_path / "demos.parquet", [tmp_path / "learner.parquet"], resampled_for(DEMOS), validation_share=0.0, seed=1
+    ).to_pylist()
+    learnt = [(row["game_id"], row["turn"], row["next_action"]) for row in found if not row["expert"]]
+    assert learnt == [("g", 1, "z"), ("g", 2, None), ("h", 0, None)]
+    assert found[0]["weight"] / found[-1]["weight"] == pytest.approx((1 / 3) / (1 / 2))  # 3 and 2 episodes
+
+
+def test_a_game_is_on_one_side_and_the_classes_balance_on_each(tmp_path):
+    games = [f"game {n}" for n in range(40)]
+    demos = tuple((game, 0, ["a", "b"], True) for game in games)
+    learnt = tuple((game, e, ["x"], False) for game in games for e in range(3))
+    rows = assemble(tmp_path, demos, (learnt,), share=0.4).to_pandas()
+    assert (rows.groupby("game_id")["split"].nunique() == 1).all()
+    for _, side in rows.groupby("split"):
+        starts = side[side["turn"] == 0]
+        by_class = starts.groupby("expert")["weight"].sum()
+        assert by_class[True] == pytest.approx(by_class[False], rel=1e-4)
