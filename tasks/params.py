@@ -157,6 +157,21 @@ class Prm(Training):
     """Whether ``policy`` refuses a PRM that ranks actions no better than chance."""
 
 
+class Monitor(Section):
+    """What watches an update for reward hacking; it changes no weight unless ``stop``."""
+
+    every: CountOrNone
+    """Optimizer steps between looks at the policy; 0: nobody looks."""
+    episodes: Annotated[int, Field(ge=2, strict=True)]
+    """Of held-out games: the probe whose states actions are drawn at."""
+    auditor: bool
+    """Whether a second PRM is trained, on the held-out games alone."""
+    games: CountOrNone
+    """Held-out games that are played at each look, to see whether what the PRM believes comes true."""
+    stop: bool
+    """Whether the update ends at the first look that raises the flag."""
+
+
 class Policy(Training):
     method: Literal["online_dpo", "rft", "grpo", "gigpo"]
     steps: Count
@@ -171,6 +186,7 @@ class Policy(Training):
     """Of grpo and gigpo: how far a turn's probability ratio may move before it stops counting."""
     omega: NotNegative
     """Of gigpo: the weight of the step's advantage."""
+    monitor: Monitor
 
 
 class Beam(Section):

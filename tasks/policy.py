@@ -14,6 +14,7 @@ from tasks.compute import use
 from tasks.lineage import parents
 from tasks.stage import Stage, StageError, read_json, run_stage, write_json
 from tasks.updates import UPDATES
+from tasks.watching import tell
 
 
 def work(stage: Stage) -> None:
@@ -32,6 +33,8 @@ def work(stage: Stage) -> None:
     write_table(pairs, layout.pairs(i))
     write_json(curve, layout.PLOTS / f"policy-{i}.json")
     stage.report_training({**figures, "last": curve[-1]}, curve)
+    if "monitor" in figures:
+        tell(stage, figures["monitor"])
     with stage.tracking():
         stage.tracker.register_policy(layout.policy(i), digest, i, parents(stage.params, i))
     stage.wrote(layout.policy(i), layout.pairs(i))

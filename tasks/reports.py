@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from agentprm_core.improve.monitor import described
 from tasks.clock import ORCHESTRATION
 
 
@@ -27,6 +28,7 @@ def iteration_report(iteration: int, rows: Sequence[Mapping], figures: Mapping[s
     head = ("split", "decoding", "games", "success", "95 % interval", "v. iteration before", "p", "actions")
     head += ("inadmissible", "seconds")
     lines = [f"# Iteration {iteration}", "", *_markdown(head, ([*_cells(row)][1:] for row in own)), ""]
+    lines += [line for stage, values in figures.items() for line in _flagged(stage, values.get("monitor"))]
     kinds = [row for row in own if row["decoding"] == "greedy"] or own[:1]
     for row in kinds:
         lines += [f"## By task type: {row['split']}, {row['decoding']}", ""]
@@ -50,6 +52,13 @@ def _cells(row: Mapping) -> Iterable[object]:
     yield f"{row['mean_actions']:.1f}"
     yield f"{row['inadmissible']:.1%}"
     yield "" if row["seconds"] is None else f"{row['seconds']:.0f}"
+
+
+def _flagged(stage: str, found: Mapping | None) -> list[str]:
+    """A paragraph where the reward-hacking monitor raised its flag."""
+    if found is None or not found["flag"]:
+        return []
+    return [f"**Reward hacking suspected** in {stage}: {described(found)} (docs/methods.md, Watching an update).", ""]
 
 
 def _flat(values: Mapping, prefix: str = "") -> list[tuple[str, str]]:

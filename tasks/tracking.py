@@ -73,6 +73,11 @@ class Tracker:
         for start in range(0, len(points), 1000):
             self._client.log_batch(self.run_id, metrics=points[start : start + 1000])
 
+    def tag(self, name: str, value: str) -> None:
+        """A tag of the stage's run, and of its iteration's."""
+        for run in sorted({self.run_id, self._parent}):
+            self._client.set_tag(run, name, value)
+
     def log_data(self, path: Path, context: str) -> None:
         """Join the run to the data it read or wrote: path and DVC md5. ``context`` is ``input`` or ``output``."""
         from mlflow.data.filesystem_dataset_source import FileSystemDatasetSource  # noqa: F401  (registers the type)

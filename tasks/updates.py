@@ -26,6 +26,7 @@ from tasks import layout
 from tasks.compute import training_settings
 from tasks.stage import Stage
 from tasks.suites import pairs_suite
+from tasks.watching import judged, watch
 
 _PROBED = 256
 """Episodes whose states the written pairs are drawn at."""
@@ -41,9 +42,10 @@ def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Upd
     settings = dpo_settings(stage)
     pairs, counts = first_pairs(episodes[:: max(1, len(episodes) // _PROBED)], policy, prm, settings)
     stage.gate(pairs_suite(pairs, settings.margin, _MOST_TIES, 1 - counts.pairs / counts.states))
-    model, figures = train_online_dpo(episodes, policy, prm, settings, stage.scratch)
+    watching = watch(stage, policy, prm, settings)
+    model, figures = train_online_dpo(episodes, policy, prm, settings, stage.scratch, watching)
     first = {name: getattr(counts, name) / counts.states for name in ("pairs", "same", "tied")}
-    return model, {**figures, "first": first}, pairs
+    return model, {**figures, "first": first, **judged(watching)}, pairs
 
 
 def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:

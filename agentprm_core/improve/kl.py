@@ -32,11 +32,13 @@ def measured(tokens: int, vocabulary: int) -> torch.Tensor:
     return torch.from_numpy(np.sort(np.random.default_rng(tokens).choice(tokens, most, replace=False)))
 
 
-def kl_sum(logits_PV: torch.Tensor, batch: dict) -> torch.Tensor:
+def kl_sum(logits_PV: torch.Tensor, batch: dict, times_P: torch.Tensor | None = None) -> torch.Tensor:
     """Σ over the batch's P action tokens of their KL to π_{i−1}, nats; from a sample of them, scaled up to all.
 
-    ``batch`` is as :meth:`agentprm_core.improve.reference.Reference.refer` gives it.
+    ``batch`` is as :meth:`agentprm_core.improve.reference.Reference.refer` gives it. ``times_P``: how often each
+    counts.
     """
     at_K = batch["measured"]
-    share = len(logits_PV) / max(1, len(at_K))
-    return share * token_kl(logits_PV[at_K], batch["reference_logits"]).sum()
+    kl_K = token_kl(logits_PV[at_K], batch["reference_logits"])
+    counted = kl_K if times_P is None else kl_K * times_P[at_K]
+    return len(logits_PV) / max(1, len(at_K)) * counted.sum()

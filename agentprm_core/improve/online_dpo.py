@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, TrainerCallback
 
 from agentprm_core.improve.pairs import UNENDED, Choice, Pair, PairCounts, select_pair
 from agentprm_core.improve.preferences import PREFERENCES, choice_row
@@ -67,9 +67,16 @@ class DpoSettings(TrainSettings):
 
 
 def train_online_dpo(
-    episodes: Sequence[Episode], policy: Policy, prm: Policy, settings: DpoSettings, scratch: Path
+    episodes: Sequence[Episode],
+    policy: Policy,
+    prm: Policy,
+    settings: DpoSettings,
+    scratch: Path,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> tuple[PreTrainedModel, dict]:
     """Train ``policy.model`` in place on states that ``episodes`` visited; as it comes, it is π_{i−1}.
+
+    ``callbacks`` are the Trainer's, such as :class:`agentprm_core.improve.watch.Watch`.
 
     Returns:
         The model, and :func:`agentprm_core.training.trainer.fit`'s metrics. The curve also has ``kl`` (to π_{i−1}, nats
@@ -82,6 +89,8 @@ def train_online_dpo(
         ValueError: no episodes, one longer than the context, nothing trainable.
     """
     trainer = OnlineDpoTrainer(episodes, policy, prm, settings, scratch)
+    for callback in callbacks:
+        trainer.add_callback(callback)
     return policy.model, fit(trainer)
 
 

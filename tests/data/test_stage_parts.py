@@ -83,3 +83,10 @@ def test_the_printed_table_and_the_report():
     assert "| pick_and_place_simple | 40 | 50.0% |" in report
     assert "| ranking.accuracy | 0.61 |" in report
     assert "curve" not in report
+    assert "Reward hacking" not in report
+
+
+def test_the_report_says_where_the_monitor_raised_its_flag():
+    found = {"flag": 1, "flagged_at": 44, "signals": {"audit": 44, "unrealised": None, "repeated": 66}}
+    report = iteration_report(1, [ROW], {"policy-1": {"monitor": found}})
+    assert "**Reward hacking suspected** in policy-1: audit at step 44, repeated at step 66 (" in report
