@@ -84,7 +84,8 @@ def _draw(rows: list[dict], stage: Stage) -> None:
     figures.success_by_iteration(rows, pictures[0])
     figures.success_by_task_type(deciding, pictures[1])
     bins = {int(i): read_json(layout.metrics(f"prm-{i}"))["validation"]["calibration"] for i in stage.params.iterations}
-    figures.calibration(bins, pictures[2])
+    target = "share of expert turns" if stage.params.prm.loss == "inverse" else "measured return"
+    figures.calibration(bins, pictures[2], target)
     figures.score_against_success([row for row in rows if row["decoding"] == deciding[0]["decoding"]], pictures[3])
     series: dict[int, dict] = {}
     for row in rows:

@@ -54,13 +54,13 @@ def success_by_task_type(rows: Sequence[Mapping], path: Path) -> None:
     _save(figure, path)
 
 
-def calibration(bins_by_iteration: Mapping[int, Sequence[Mapping]], path: Path) -> None:
-    """Mean measured return against mean score, on games the PRM was not trained on: on the diagonal it is true."""
+def calibration(bins_by_iteration: Mapping[int, Sequence[Mapping]], path: Path, target: str) -> None:
+    """Mean ``target`` against mean score, on games the PRM was not trained on: on the diagonal it is true."""
     figure, panel = plt.subplots(figsize=(_WIDTH, _HEIGHT))
     panel.plot([0, 1], [0, 1], color="0.7", linewidth=1)
     for iteration, bins in bins_by_iteration.items():
         panel.plot([b["score"] for b in bins], [b["q"] for b in bins], marker="o", label=f"PRM {iteration}")
-    _frame(panel, "Q calibration, held-out games", "score", "measured return")
+    _frame(panel, "Q calibration, held-out games", "score", target)
     panel.legend(frameon=False)
     _save(figure, path)
 

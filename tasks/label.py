@@ -2,7 +2,8 @@
 
 ``monte_carlo`` averages the returns of all visits to a state and action (paper A). ``branching`` plays on from every
 turn (Math-Shepherd). ``gae`` takes its targets from the PRM while that is trained (paper B); its labels here are the
-Monte Carlo ones, which the PRM is validated against. Refuses rollouts that another policy than π_{i−1} played.
+Monte Carlo ones, which the PRM is validated against. ``inverse`` reads no outcome and writes experts' and learners'
+turns (:mod:`tasks.inverse`). Refuses rollouts that another policy than the one before played.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from agentprm_core.credit.branching import label_branching
 from agentprm_core.credit.monte_carlo import label_monte_carlo
@@ -23,6 +25,7 @@ from agentprm_core.policy.models import checkpoint_digest, load_policy
 from agentprm_core.types import EPISODES, GAMES, LABELS
 from tasks import layout
 from tasks.compute import use
+from tasks.inverse import label_inverse
 from tasks.rollout import new_sampler
 from tasks.stage import Stage, StageError, run_stage
 from tasks.suites import labels_suite
@@ -35,8 +38,13 @@ def work(stage: Stage) -> None:
     """Label the rollouts."""
     section, out = stage.params.label, layout.labels(stage.iteration)
     stage.read(layout.episodes(stage.iteration))
+    if section.credit == "inverse":
+        for iteration in range(1, stage.iteration + 1):
+            _digest_of_player(iteration)
+        label_inverse(stage)
+        return
+    digest = _digest_of_player(stage.iteration)
     rollouts = read_table(layout.episodes(stage.iteration), EPISODES)
-    digest = _digest_of_player(rollouts, stage)
     aside = stage.scratch / "labels.parquet"
     label = _branching if section.credit == "branching" else _monte_carlo
     figures = label(stage, rollouts, digest, aside)
@@ -47,14 +55,16 @@ def work(stage: Stage) -> None:
     stage.wrote(out)
 
 
-def _digest_of_player(rollouts: pa.Table, stage: Stage) -> str:
-    """π_{i−1}'s digest. Raises StageError unless it played every episode."""
-    source, digest = layout.policy(stage.prev), checkpoint_digest(layout.policy(stage.prev))
-    others = sorted(set(pc.unique(rollouts["policy"]).to_pylist()) - {digest})
+def _digest_of_player(iteration: int) -> str:
+    """π_{i−1}'s digest. Raises StageError unless it played every episode of the iteration."""
+    path, source = layout.episodes(iteration), layout.policy(iteration - 1)
+    digest = checkpoint_digest(source)
+    players = pq.read_table(path, columns=["policy"])["policy"]
+    others = sorted(set(pc.unique(players).to_pylist()) - {digest})
     if others:
         raise StageError(
-            f"{layout.episodes(stage.iteration)}: rollouts of another policy ({', '.join(others)}); "
-            f"{source} is {digest}. Play them again: dvc repro rollout@{stage.iteration}"
+            f"{path}: rollouts of another policy ({', '.join(others)}); "
+            f"{source} is {digest}. Play them again: dvc repro rollout@{iteration}"
         )
     return digest
 

@@ -41,6 +41,11 @@ def labels(iteration: int) -> Path:
     return DATA / "labels" / str(iteration) / "labels.parquet"
 
 
+def inverse(iteration: int) -> Path:
+    """What InversePRM learns from, in the labels' place."""
+    return labels(iteration).with_name("inverse.parquet")
+
+
 def pairs(iteration: int) -> Path:
     return DATA / "pairs" / str(iteration) / "pairs.parquet"
 

@@ -130,7 +130,7 @@ class Rollout(Section):
 
 
 class Label(Section):
-    credit: Literal["monte_carlo", "gae", "branching"]
+    credit: Literal["monte_carlo", "gae", "branching", "inverse"]
     gamma: Discount
     key: Literal["history", "state"]
     discount_from: Literal["end", "start"]
@@ -143,8 +143,9 @@ class Label(Section):
 
 
 class Prm(Training):
-    loss: Literal["bce", "relative", "promise_progress", "outcome"]
-    start: Literal["previous", "sft", "scratch"]
+    loss: Literal["bce", "relative", "promise_progress", "outcome", "inverse"]
+    start: Literal["previous", "prm", "sft", "scratch"]
+    """``previous``: on the trunk of π_{i−1}. ``prm``: on with the PRM of the iteration before, where there is one."""
     epochs: Annotated[float, Field(gt=0)]
     observation_weight: NotNegative
     margin: NotNegative
@@ -257,7 +258,7 @@ class Params(Section):
         """The name of this campaign in tables of several: how the policy learns."""
         if self.policy.method != "online_dpo":
             return self.policy.method
-        return "agentprm_b" if self.prm.loss == "promise_progress" else "agentprm"
+        return {"promise_progress": "agentprm_b", "inverse": "inverse"}.get(self.prm.loss, "agentprm")
 
 
 def load_params(path: Path = PARAMS) -> Params:

@@ -11,30 +11,49 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
-from agentprm_core.prm.ranking import ranking_accuracy
+from transformers import PreTrainedModel
 
 from agentprm_core.branches import BRANCHES
 from agentprm_core.credit.branching import branch_values
 from agentprm_core.datasets import episodes_from_table, read_table, whole
 from agentprm_core.policy.models import Policy, load_policy, new_model, save_policy
+from agentprm_core.prm.inverse import InverseSettings, train_inverse
 from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.ranking import ranking_accuracy
 from agentprm_core.prm.rows import Labelled, Tried
 from agentprm_core.prm.score import score_actions
 from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.types import EPISODES, LABELS
 from tasks import layout
 from tasks.compute import training_settings, use
+from tasks.inverse import inverse_episodes
 from tasks.stage import Stage, run_stage, write_json
+
+Trained = tuple[PreTrainedModel, dict, list[Labelled]]
+"""The model, the trainer's figures, and the held-out episodes to measure its ranking at."""
 
 
 def work(stage: Stage) -> None:
     """Train and validate a process reward model."""
     use(stage.params.compute)
     section, i = stage.params.prm, stage.iteration
-    stage.read(layout.rollouts(i), layout.labels(i), layout.policy(stage.prev))
-    train, held_out = labelled(stage)
+    stage.read(layout.rollouts(i), layout.policy(stage.prev))
     policy = load_policy(layout.policy(stage.prev), device=stage.params.compute.device)
+    model, figures, held_out = (_inverse if section.loss == "inverse" else _labelled)(stage, policy)
+    with whole(layout.prm(i)) as folder:
+        save_policy(model, policy.tokenizer, folder, kind="prm")
+    curve = figures.pop("curve")
+    write_json(curve, layout.PLOTS / f"prm-{i}.json")
+    figures["ranking"] = ranking(model, policy, held_out, section.batch_tokens, stage.seed)
+    stage.report_training(figures, curve)
+    stage.wrote(layout.prm(i))
+
+
+def _labelled(stage: Stage, policy: Policy) -> Trained:
+    """From the labels of the stage before."""
+    section = stage.params.prm
+    stage.read(layout.labels(stage.iteration))
+    train, held_out = labelled(stage)
     settings = PrmSettings(
         **training_settings(stage, section),
         epochs=section.epochs,
@@ -45,23 +64,38 @@ def work(stage: Stage) -> None:
         gamma=stage.params.label.gamma,
         lam=section.lam,
     )
-    model, figures = train_prm(train, policy.renderer, start(stage, policy), settings, stage.scratch, held_out)
-    with whole(layout.prm(i)) as folder:
-        save_policy(model, policy.tokenizer, folder, kind="prm")
-    curve = figures.pop("curve")
-    write_json(curve, layout.PLOTS / f"prm-{i}.json")
-    figures["ranking"] = ranking(model, policy, held_out, section.batch_tokens, stage.seed)
-    stage.report_training(figures, curve)
-    stage.wrote(layout.prm(i))
+    return *train_prm(train, policy.renderer, start(stage, policy), settings, stage.scratch, held_out), held_out
+
+
+def _inverse(stage: Stage, policy: Policy) -> Trained:
+    """From experts' and learners' turns. What was tried beside the held-out ones, with its outcomes, measures only."""
+    section = stage.params.prm
+    stage.read(layout.inverse(stage.iteration), layout.DEMOS)
+    train, held_out = inverse_episodes(stage)
+    settings = InverseSettings(
+        **training_settings(stage, section),
+        epochs=section.epochs,
+        gamma=stage.params.label.gamma,
+        observation_weight=section.observation_weight,
+    )
+    trained = train_inverse(train, policy.renderer, start(stage, policy), settings, stage.scratch, held_out)
+    games = {item.episode.game_id for item in held_out}
+    episodes = episodes_from_table(read_table(layout.episodes(stage.iteration), EPISODES))
+    tried = _tried(stage)
+    measured = [
+        Labelled(episode, np.full(episode.length, np.nan), tried[episode.game_id, episode.index])
+        for episode in episodes
+        if episode.game_id in games
+    ]
+    return *trained, measured
 
 
 def labelled(stage: Stage) -> tuple[list[Labelled], list[Labelled]]:
     """(training, held-out) episodes with the worth of their turns and of the actions tried beside them."""
-    label, i = stage.params.label, stage.iteration
+    i = stage.iteration
     episodes = list(episodes_from_table(read_table(layout.episodes(i), EPISODES)))
     labels = read_table(layout.labels(i), LABELS)
-    branches = read_table(layout.branches(i), BRANCHES)
-    tried = _tried(branch_values(branches, gamma=label.gamma, outcome=label.outcome))
+    tried = _tried(stage)
     q_N, splits = labels["q"].to_numpy(), labels["split"].to_pylist()
     sides: dict[str, list[Labelled]] = {"train": [], "validation": []}
     first = 0
@@ -74,9 +108,12 @@ def labelled(stage: Stage) -> tuple[list[Labelled], list[Labelled]]:
 
 
 def start(stage: Stage, policy: Policy):
-    """The model to train: on the trunk of π_{i−1}, of π₀, or on a fresh one."""
+    """The model to train: the PRM of the iteration before, or one on the trunk of π_{i−1}, of π₀, or on a fresh one."""
     section, model = stage.params.prm, stage.params.model
-    if section.start == "previous":
+    if section.start == "prm" and stage.prev:
+        stage.read(layout.prm(stage.prev))
+        return load_policy(layout.prm(stage.prev), kind="prm", device=stage.params.compute.device).model
+    if section.start in ("previous", "prm"):
         return new_prm(policy.model)
     if section.start == "sft":
         return new_prm(load_policy(layout.policy(0), device=stage.params.compute.device).model)
@@ -95,7 +132,11 @@ def ranking(model, policy: Policy, held_out: Sequence[Labelled], batch_tokens: i
     return ranking_accuracy(state, np.array(q), np.concatenate(scores), seed=seed)
 
 
-def _tried(values: pa.Table) -> dict[tuple[str, int], list[Tried]]:
+def _tried(stage: Stage) -> dict[tuple[str, int], list[Tried]]:
+    """By (game, episode) the actions tried at its states, each with its measured value."""
+    label = stage.params.label
+    branches = read_table(layout.branches(stage.iteration), BRANCHES)
+    values = branch_values(branches, gamma=label.gamma, outcome=label.outcome)
     found: dict[tuple[str, int], list[Tried]] = defaultdict(list)
     for row in values.to_pylist():
         found[row["game_id"], row["episode"]].append(Tried(row["turn"], row["action"], row["q"]))

@@ -106,6 +106,36 @@ def labels_suite(labels: pa.Table, turns: int, min_std: float) -> list[Check]:
     ]
 
 
+def inverse_suite(rows: pa.Table) -> list[Check]:
+    """Turns of experts and of learners: each once, each with a next action but the last, both classes as heavy."""
+    table = pl.from_arrow(rows.drop_columns(["action", "next_reason"]))
+    frame = table.select(
+        "dataset", *TURN, "split", "weight", open=pl.col("next_action").is_null() != pl.col("terminal")
+    )
+    weights = table.group_by("split").agg(experts=pl.col("weight").filter("expert").sum() / pl.col("weight").sum())
+    sides = table.group_by("game_id", maintain_order=True).agg(splits=pl.col("split").n_unique())
+    return [
+        Check(
+            "inverse turns",
+            frame.to_arrow(),
+            ("dataset", *TURN),
+            (
+                _compound(("dataset", *TURN), "one row a turn"),
+                _in_set("open", [False], "a next action at every turn but an episode's last"),
+                _between("weight", 0, None, "every turn counts", strict=True),
+                _in_set("split", ["train", "validation"], "a side of the split"),
+            ),
+        ),
+        Check("inverse games", sides.to_arrow(), ("game_id",), (_in_set("splits", [1], "a game is on one side"),)),
+        Check(
+            "inverse sides",
+            weights.sort("split").to_arrow(),
+            ("split",),
+            (_between("experts", 0, 1, "experts and learners on each side", strict=True),),
+        ),
+    ]
+
+
 def pairs_suite(pairs: pa.Table, margin: float, most_ties: float, ties: float) -> list[Check]:
     """Pairs of actions: different ones, the chosen better by more than ``margin``; ``ties`` is the share dropped."""
     table = pl.from_arrow(pairs)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agentprm_core.credit.inverse import INVERSE
 from agentprm_core.datasets import read_table
 from agentprm_core.types import LABELS, PAIRS
 from tasks import layout
@@ -24,6 +25,7 @@ VARIANTS = {
     "relative": {"prm": {"loss": "relative", "start": "sft"}, "rollout": {"branch": {"train_states": 12}}},
     "promise": {"label": {"credit": "gae"}, "prm": {"loss": "promise_progress", "start": "scratch"}},
     "outcome": {"prm": {"loss": "outcome"}, "rollout": {"branch": {"train_states": 12}}},
+    "inverse": {"label": {"credit": "inverse"}, "prm": {"loss": "inverse", "start": "prm"}},
     "observations": {"prm": {"observation_weight": 0.1}},
     "soft": {"policy": {"preference": "soft", "samples": 4, "refresh_every": 4}},
     "rft": {"policy": {"method": "rft"}},
@@ -58,10 +60,14 @@ def test_a_variant_runs_from_rollout_to_evaluation(name, fine_tuned, tmp_path):
         params["compare"]["decoding"] = "sample"
     (folder / PARAMS).write_text(yaml.safe_dump(params))
     run_stages(folder, ("rollout 1", "label 1", "prm 1", "policy 1", "evaluate 1"))
-    labels = read_table(folder / layout.labels(1), LABELS)
     figures = json.loads((folder / layout.metrics("rollout-1")).read_text())
-    assert labels.num_rows >= figures["turns"]
-    assert (labels["visits"].to_numpy() >= 1).all()
+    if name == "inverse":
+        rows = read_table(folder / layout.inverse(1), INVERSE)
+        assert rows.num_rows - sum(rows["expert"].to_pylist()) == figures["turns"]
+    else:
+        labels = read_table(folder / layout.labels(1), LABELS)
+        assert labels.num_rows >= figures["turns"]
+        assert (labels["visits"].to_numpy() >= 1).all()
     pairs = read_table(folder / layout.pairs(1), PAIRS)
     assert (pairs.num_rows > 0) == (params["policy"]["method"] == "online_dpo")
     evaluated = json.loads((folder / layout.metrics("evaluate-1")).read_text())
