@@ -124,6 +124,10 @@ class Rollout(Section):
     slots: Count
     reset_share: Share
     """Share of the episodes that start in a state of a demonstration."""
+    exploration: NotNegative
+    """c of π(a|s) (1 + n(s,a))^(−c): how much rarely tried actions are preferred; 0 plays the policy as it is."""
+    steered: Annotated[float, Field(ge=0, le=1)]
+    """Share of the episodes played under a steering prompt, by policies that read instructions."""
     min_valid: Annotated[float, Field(ge=0, le=1)]
     """The gate's floor under the share of admissible actions."""
     branch: Branch
@@ -331,6 +335,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
             yield key, wanted, f"at most games.train, {games.train}"
     if params.rollout.reset_share and params.demos.games < games.train:
         yield "rollout.reset_share", params.rollout.reset_share, "0 unless every training game has a demonstration"
+    if params.rollout.steered and params.model.source == "scratch":
+        allowed = "0 for a policy trained from scratch, which reads no instructions; rollout.exploration is for it"
+        yield "rollout.steered", params.rollout.steered, allowed
     if (params.label.credit == "gae") != (params.prm.loss == "promise_progress"):
         allowed = "gae with prm.loss promise_progress, and only with it"
         yield "label.credit", params.label.credit, allowed

@@ -26,6 +26,7 @@ from agentprm_core.datasets import (
     whole,
     write_table,
 )
+from agentprm_core.exploration import play_exploring
 from agentprm_core.policy.models import Policy, load_policy
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import Start, play, starts
@@ -123,12 +124,27 @@ def _parts(stage: Stage, begun: list[Start]) -> Iterator[tuple[int, list[Start]]
 def _portion(stage: Stage, policy: Policy, begun: list[Start], path: Path) -> Path:
     """Play these, or find them played."""
     if not path.exists():
-        env = stage.params.env
-        sampler = new_sampler(stage, policy, stage.params.rollout.temperature)
-        played = play(sampler, begun, engine=env.engine, max_turns=env.max_turns, progress=sys.stderr.isatty())
+        played = played_by(stage, policy, begun)
         table = episodes_to_table(played, iteration=stage.iteration, method="policy", policy=policy.digest)
         write_table(table, path)
     return path
+
+
+def played_by(stage: Stage, policy: Policy, begun: list[Start]) -> Iterator[Episode]:
+    """The policy as it is; and where params.yaml asks for it, steered in the last episodes of every game, and drawn
+    to what it rarely did."""
+    section, env = stage.params.rollout, stage.params.env
+    how = {"engine": env.engine, "max_turns": env.max_turns, "progress": sys.stderr.isatty()}
+    first_steered = section.episodes_per_game - round(section.steered * section.episodes_per_game)
+    for steered in (False, True):
+        own = [start for start in begun if (start.index >= first_steered) == steered]
+        if own:
+            player = replace(policy, renderer=policy.renderer.steered()) if steered else policy
+            sampler = new_sampler(stage, player, section.temperature)
+            if section.exploration:
+                yield from play_exploring(sampler, own, bonus=section.exploration, **how)
+            else:
+                yield from play(sampler, own, **how)
 
 
 def _branches(stage: Stage, policy: Policy, episodes: list[Episode], games: dict[str, Game], path: Path) -> pa.Table:

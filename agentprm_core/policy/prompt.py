@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from transformers import PreTrainedTokenizerBase
@@ -25,6 +25,10 @@ FORMATS = ("plain", "chat")
 
 _INSTRUCTION = (
     "You act in a household to finish a task. At every turn reply with\nREASON:\n<why>\nACTION:\n<one command>\n\n"
+)
+_STEERING = (
+    "Before you act, think of a strategy for this task and of a hypothesis where the things it needs are. Try the "
+    "places and commands that you would usually pass over.\n\n"
 )
 _ACTION = re.compile(r"ACTION:\s*(.+?)\s*$", re.DOTALL)
 _REASON = re.compile(r"REASON:\s*(.*?)\s*(?:ACTION:|$)", re.DOTALL)
@@ -58,6 +62,8 @@ class Renderer:
     """Tokens between an observation and the action."""
     after_action: tuple[int, ...]
     """Tokens that end an action. The first of them is the stop token."""
+    steering: bool = False
+    """Whether the first message also asks to explore: for playing only (:meth:`steered`)."""
     _encode: object = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,10 +79,22 @@ class Renderer:
     def stop_token(self) -> int:
         return self.after_action[0]
 
+    def steered(self) -> Renderer:
+        """The same with a steering prompt (paper A): it asks for a strategy and a hypothesis of where things are. What
+        is played under it is scored and trained on under the normal prompt, which has the exploration learnt.
+
+        Raises ValueError for the ``plain`` format: its policies read no instructions.
+        """
+        if self.format != "chat":
+            raise ValueError(
+                "a steering prompt needs a policy that reads instructions: a tokenizer with a chat template"
+            )
+        return replace(self, steering=True)
+
     def observation(self, text: str, first: bool, admissible: Sequence[str] = ()) -> tuple[int, ...]:
         """Tokens of one observation, up to and with the mark after which the policy writes."""
         if self.format == "chat":
-            text = chat_message(text, first, admissible)
+            text = chat_message(text, first, admissible, self.steering)
         return (self.opening if first else self.before_observation) + self._encode(text) + self.before_action
 
     def action(self, action: str, reason: str = "") -> tuple[int, ...]:
@@ -108,9 +126,10 @@ class Renderer:
         return Rendered(ids, is_action, starts, ends)
 
 
-def chat_message(observation: str, first: bool, admissible: Sequence[str]) -> str:
+def chat_message(observation: str, first: bool, admissible: Sequence[str], steering: bool = False) -> str:
     """What the user says at a turn, in the ``chat`` format."""
-    return f"{_INSTRUCTION if first else ''}{observation}\n\nAdmissible commands:\n" + "\n".join(admissible)
+    instruction = _INSTRUCTION + _STEERING * steering if first else ""
+    return f"{instruction}{observation}\n\nAdmissible commands:\n" + "\n".join(admissible)
 
 
 def chat_reply(action: str, reason: str) -> str:

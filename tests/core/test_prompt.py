@@ -55,6 +55,21 @@ def test_numbers_never_seen_below_the_highest_have_tokens(words):
     assert words.tokenize("go to plate 13") == ["go to", words.unk_token]
 
 
+def test_a_steering_prompt_is_in_the_first_message_and_nowhere_else(bytes_with_template):
+    renderer = make_renderer(bytes_with_template)
+    steered = renderer.steered()
+    plain, asked = (bytes_with_template.decode(r.observation(ROOM, True, COMMANDS)) for r in (renderer, steered))
+    assert "hypothesis" in asked and "hypothesis" not in plain
+    assert asked.replace(asked[asked.index("Before you act") : asked.index("You are in the middle")], "") == plain
+    assert steered.observation(ARRIVE, False, COMMANDS) == renderer.observation(ARRIVE, False, COMMANDS)
+    assert steered.action(TAKE, "why") == renderer.action(TAKE, "why")
+
+
+def test_a_policy_that_reads_no_instructions_cannot_be_steered(words):
+    with pytest.raises(ValueError, match="a steering prompt needs a policy that reads instructions"):
+        make_renderer(words).steered()
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_action_reads_back_as_written(words, bytes_with_template, command):
     for tokenizer, reason in ((words, ""), (bytes_with_template, "It may be there.")):
