@@ -183,6 +183,8 @@ class Policy(Training):
     beta: Annotated[float, Field(gt=0)]
     """Weight of the KL to π_{i−1}."""
     preference: Literal["winner", "soft"]
+    imitation: NotNegative
+    """Of online_dpo: the weight of imitating the episodes that were won, beside 1 for the preferences."""
     refresh_every: Count
     samples: Annotated[int, Field(ge=2, strict=True)]
     temperature: Temperature
@@ -341,6 +343,8 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if (params.label.credit == "gae") != (params.prm.loss == "promise_progress"):
         allowed = "gae with prm.loss promise_progress, and only with it"
         yield "label.credit", params.label.credit, allowed
+    if params.label.credit == "inverse" and params.policy.imitation:
+        yield "policy.imitation", params.policy.imitation, "0 with label.credit inverse, which reads no outcome"
     if params.policy.save_every % params.policy.refresh_every:
         allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
         yield "policy.save_every", params.policy.save_every, allowed

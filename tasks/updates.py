@@ -90,6 +90,7 @@ def dpo_settings(stage: Stage) -> DpoSettings:
         steps=section.steps,
         beta=section.beta,
         preference=section.preference,
+        imitation=section.imitation,
         refresh_every=section.refresh_every,
         samples=section.samples,
         temperature=section.temperature,

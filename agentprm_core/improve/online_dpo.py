@@ -25,7 +25,6 @@ from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Policy
-from agentprm_core.policy.prompt import Rendered
 from agentprm_core.prm.score import score_actions
 from agentprm_core.training.attention import to_device
 from agentprm_core.training.packing import Row, pack
@@ -46,6 +45,8 @@ class DpoSettings(TrainSettings):
     """States whose best and worst score differ by no more are dropped."""
     preference: str = "winner"
     """``winner``: the best against the worst, as in DPO. ``soft``: all actions drawn, as strongly as they differ."""
+    imitation: float = 0.0
+    """Weight of imitating the episodes that were won, beside 1 for the preferences; 0 reads no outcome."""
     constrained: bool = True
     """Draw from the admissible commands only."""
     max_action_tokens: int = 16
@@ -54,10 +55,10 @@ class DpoSettings(TrainSettings):
         super().__post_init__()
         if self.preference not in PREFERENCES:
             raise ValueError(f"preference: {self.preference!r} is not one of {', '.join(PREFERENCES)}")
-        if self.samples < 2 or self.refresh_every < 1 or self.beta <= 0:
+        if self.samples < 2 or self.refresh_every < 1 or self.beta <= 0 or self.imitation < 0:
             raise ValueError(
-                f"samples must be at least 2, refresh_every at least 1, beta above 0: {self.samples}, "
-                f"{self.refresh_every}, {self.beta}"
+                f"samples must be at least 2, refresh_every at least 1, beta above 0, imitation at least 0: "
+                f"{self.samples}, {self.refresh_every}, {self.beta}, {self.imitation}"
             )
         if self.save_every % self.refresh_every:
             raise ValueError(
@@ -106,7 +107,7 @@ class OnlineDpoTrainer(EpisodeTrainer):
             check_fits(len(rendered.input_ids), episode, policy.model)
         rows = [Row(np.array(r.input_ids, dtype=np.int32), {"weight": np.zeros(len(r.input_ids), np.float32)})
                 for r in self._rendered]  # fmt: skip
-        objective = partial(PREFERENCES[settings.preference], beta=settings.beta)
+        objective = partial(PREFERENCES[settings.preference], beta=settings.beta, imitation=settings.imitation)
         super().__init__(policy.model, rows, objective, settings, scratch)
         self._reference = Reference(policy.model)
         self._proposer = Proposer(
@@ -138,17 +139,20 @@ class OnlineDpoTrainer(EpisodeTrainer):
         proposals = self._proposer.propose(episodes, self.settings.samples, seeds)
         choices = scored(episodes, proposals, self._prm, self.settings.batch_tokens)
         counts = PairCounts()
-        rows = iter([self._row(rendered, of_episode, counts)
-                     for rendered, of_episode in zip((self._rendered[i] for i in numbers), choices)])  # fmt: skip
+        rows = iter([self._row(i, of_episode, counts) for i, of_episode in zip(numbers, choices)])
         self._report(counts)
         return [self._referred([next(rows) for _ in batch]) for batch in visited]
 
-    def _row(self, rendered: Rendered, choices: Sequence[Choice], counts: PairCounts) -> Row:
+    def _row(self, number: int, choices: Sequence[Choice], counts: PairCounts) -> Row:
         """The episode with the actions drawn at those of its states where they differ in worth."""
         pairs = [(choice, select_pair(choice, self.settings.margin, counts)) for choice in choices]
         if self.settings.preference == "winner":
-            return choice_row(rendered, [pair.as_choice for _, pair in pairs if pair])
-        return choice_row(rendered, [choice.distinct for choice, pair in pairs if pair])
+            kept = [pair.as_choice for _, pair in pairs if pair]
+        else:
+            kept = [choice.distinct for choice, pair in pairs if pair]
+        episode = self._episodes[number]
+        imitated = self.settings.imitation > 0 and episode.won
+        return choice_row(self._rendered[number], kept, episode.start if imitated else None)
 
     def _referred(self, rows: Sequence[Row]) -> dict:
         """The packed rows, and what π_{i−1} says of each action token."""

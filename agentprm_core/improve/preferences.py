@@ -8,7 +8,11 @@ Both solve max E_{a~π}[Q(s,a)] − β KL(π ‖ π_{i−1}), whose solution is 
 - ``soft`` uses the scores: among the actions drawn at a state, cross-entropy from π* to π, both normalised over them.
   Two actions that score alike stay where π_{i−1} had them.
 
-Shapes: ``P`` action tokens, ``J`` actions of a batch, ``S`` states.
+Beside either, ``imitation`` × the mean surprise (nats a token) at the policy's own actions in the episodes it won: the
+episodes are read for their preferences anyway, so this costs next to nothing. It is the NLL term of iterative reasoning
+preference optimisation (arXiv 2404.19733), on whole won episodes.
+
+Shapes: ``P`` action tokens, ``I`` imitated tokens, ``J`` actions of a batch, ``S`` states.
 """
 
 from __future__ import annotations
@@ -28,10 +32,11 @@ from agentprm_core.training.trainer import Losses
 from agentprm_core.training.tree import branch_sums, tree_row
 
 
-def choice_row(rendered: Rendered, choices: Sequence[Choice]) -> Row:
+def choice_row(rendered: Rendered, choices: Sequence[Choice], imitate_from: int | None = None) -> Row:
     """The episode as the trunk and a branch for each action of each choice.
 
-    Columns, on a branch's last token: ``weight`` (1 once a choice, on its first action), ``end`` (1), ``score``.
+    Columns, on a branch's last token: ``weight`` (1 once a choice, on its first action), ``end`` (1), ``score``. On the
+    trunk: ``imitate`` (1 on the tokens of its actions from turn ``imitate_from`` on; None: nowhere).
     """
     branches = []
     for choice in choices:
@@ -39,20 +44,24 @@ def choice_row(rendered: Rendered, choices: Sequence[Choice]) -> Row:
             own = _columns(len(proposal.tokens))
             own["weight"][-1], own["end"][-1], own["score"][-1] = float(number == 0), 1.0, score
             branches.append((rendered.action_starts[choice.turn], proposal.tokens, own))
-    return tree_row(rendered.input_ids, _columns(len(rendered.input_ids)), branches)
+    trunk = _columns(len(rendered.input_ids))
+    if imitate_from is not None:
+        first = rendered.action_starts[imitate_from]
+        trunk["imitate"][first:] = rendered.is_action[first:]
+    return tree_row(rendered.input_ids, trunk, branches)
 
 
-def dpo_objective(model: torch.nn.Module, batch: dict, beta: float) -> Losses:
+def dpo_objective(model: torch.nn.Module, batch: dict, beta: float, imitation: float = 0.0) -> Losses:
     """Σ over pairs of −log σ(β·margin); the margin is the pair's difference of log π/π_{i−1}, chosen first."""
-    ratio_J, kl = _ratios(model, batch)
+    ratio_J, kl, surprise_I = _look(model, batch)
     margin = ratio_J[0::2] - ratio_J[1::2]
     metrics = {"kl": kl, "accuracy": ((margin > 0).float().sum(), margin.numel())}
-    return Losses(F.softplus(-beta * margin).sum(), metrics)
+    return _imitating(F.softplus(-beta * margin).sum(), metrics, surprise_I, batch, imitation)
 
 
-def soft_objective(model: torch.nn.Module, batch: dict, beta: float) -> Losses:
+def soft_objective(model: torch.nn.Module, batch: dict, beta: float, imitation: float = 0.0) -> Losses:
     """Σ over states of the cross-entropy from π* ∝ π_{i−1} exp(Q/β) to π among the actions drawn there."""
-    ratio_J, kl = _ratios(model, batch)
+    ratio_J, kl, surprise_I = _look(model, batch)
     ends_N = batch["end"] > 0
     score_J, first_J = batch["score"][ends_N], batch["weight"][ends_N] > 0
     state_J = first_J.cumsum(0) - 1
@@ -62,21 +71,34 @@ def soft_objective(model: torch.nn.Module, batch: dict, beta: float) -> Losses:
     log_policy_J = _log_softmax(ratio_J + reference_J, state_J, states)
     with torch.no_grad():
         likes = _best(ratio_J, state_J, states) == _best(score_J, state_J, states)
-    return Losses(-(target_J * log_policy_J).sum(), {"kl": kl, "accuracy": (likes.float().sum(), states)})
+    metrics = {"kl": kl, "accuracy": (likes.float().sum(), states)}
+    return _imitating(-(target_J * log_policy_J).sum(), metrics, surprise_I, batch, imitation)
 
 
 PREFERENCES = {"winner": dpo_objective, "soft": soft_objective}
 
 
-def _ratios(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, tuple[torch.Tensor, int]]:
-    """(J,) log π/π_{i−1} of each action, and the KL to π_{i−1} as (sum, actions) over the actions' tokens alone."""
+def _look(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, tuple[torch.Tensor, int], torch.Tensor]:
+    """One pass of the model: (J,) log π/π_{i−1} of each action; the KL to π_{i−1} as (sum, actions) over the actions'
+    tokens alone; and (I,) the surprise at the imitated tokens, nats."""
     is_action_N = batch["branch"] >= 0
+    read_N = is_action_N | (batch["imitate"] > 0)
+    of_action = is_action_N[read_N]
     branch_P, actions = batch["branch"][is_action_N], int(batch["branch"].max()) + 1
-    logits_PV = logits_of(model, batch, is_action_N)
-    log_prob_P = -F.cross_entropy(logits_PV, batch["input_ids"][is_action_N], reduction="none")
+    logits_RV = logits_of(model, batch, read_N)
+    surprise_R = F.cross_entropy(logits_RV, batch["input_ids"][read_N], reduction="none")
     with torch.no_grad():
-        kl = kl_sum(logits_PV, batch)
-    return branch_sums(log_prob_P - batch["reference"], branch_P, actions), (kl, actions)
+        kl = kl_sum(logits_RV[of_action], batch)
+    ratio_J = branch_sums(-surprise_R[of_action] - batch["reference"], branch_P, actions)
+    return ratio_J, (kl, actions), surprise_R[~of_action]
+
+
+def _imitating(main: torch.Tensor, metrics: dict, surprise_I: torch.Tensor, batch: dict, imitation: float) -> Losses:
+    """The mean surprise weighs ``imitation`` beside the mean preference of the batch."""
+    if not len(surprise_I):
+        return Losses(main, metrics)
+    metrics["imitation"] = (surprise_I.detach().sum(), len(surprise_I))
+    return Losses(main + imitation * surprise_I.mean() * batch["weight"].sum(), metrics)
 
 
 def _log_softmax(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor:
@@ -95,4 +117,4 @@ def _best(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor
 
 
 def _columns(tokens: int) -> dict[str, np.ndarray]:
-    return {name: np.zeros(tokens, np.float32) for name in ("weight", "end", "score")}
+    return {name: np.zeros(tokens, np.float32) for name in ("weight", "end", "score", "imitate")}

@@ -25,7 +25,7 @@ VARIANTS = {
     "relative": {"prm": {"loss": "relative", "start": "sft"}, "rollout": {"branch": {"train_states": 12}}},
     "promise": {"label": {"credit": "gae"}, "prm": {"loss": "promise_progress", "start": "scratch"}},
     "outcome": {"prm": {"loss": "outcome"}, "rollout": {"branch": {"train_states": 12}}},
-    "inverse": {"label": {"credit": "inverse"}, "prm": {"loss": "inverse", "start": "prm"}},
+    "inverse": {"label": {"credit": "inverse"}, "prm": {"loss": "inverse", "start": "prm"}, "policy": {"imitation": 0.0}},
     "observations": {"prm": {"observation_weight": 0.1}},
     "soft": {"policy": {"preference": "soft", "samples": 4, "refresh_every": 4}},
     "rft": {"policy": {"method": "rft"}},

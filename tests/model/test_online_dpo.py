@@ -225,6 +225,50 @@ def test_soft_preferences_rest_where_the_regularised_optimum_is(policy):
     assert max(p.grad.abs().max() for p in policy.model.parameters()) < 1e-4
 
 
+@pytest.mark.parametrize("objective", [dpo_objective, soft_objective])
+def test_imitation_adds_the_surprise_at_the_actions_of_won_episodes(policy, objective):
+    """Against plain rows: only won episodes, only their actions, only from the turn where they start."""
+    episodes = text_world.episodes(3)
+    choices = some_choices(policy, episodes)
+    episodes = [dataclasses.replace(e, won=n < 2, start=int(n == 1)) for n, e in enumerate(episodes)]
+    pairs = [[dataclasses.replace(c, proposals=c.proposals[:2], scores=c.scores[:2]) for c in of] for of in choices]
+
+    def loss(imitation):
+        rows = [choice_row(policy.renderer.episode(e.turns), c, e.start if e.won else None)
+                for e, c in zip(episodes, pairs)]  # fmt: skip
+        batch = with_reference(policy, policy.model, rows)
+        with packed_attention(policy.model):
+            return objective(policy.model, batch, 0.3, imitation), batch["weight"].sum()
+
+    (alone, count), (both, _) = loss(0.0), loss(0.7)
+    surprises = []
+    for episode in episodes[:2]:
+        rendered = policy.renderer.episode(episode.turns)
+        first = rendered.action_starts[episode.start]
+        log_probs = plain_log_probs(policy, rendered.input_ids[:1], rendered.input_ids[1:])
+        for position in range(first, len(rendered.input_ids)):
+            if rendered.is_action[position]:
+                surprises.append(-log_probs[position - 1, rendered.input_ids[position]])
+    expected = 0.7 * torch.stack(surprises).mean() * count
+    torch.testing.assert_close(both.total - alone.total, expected, atol=1e-4, rtol=1e-4)
+    assert both.metrics["imitation"][1] == len(surprises)
+
+
+def test_without_imitation_no_outcome_is_read(renderer, tmp_path, monkeypatch):
+    """The same weights whoever won; with imitation the outcomes matter."""
+    monkeypatch.setattr(online_dpo, "score_actions", taste)
+
+    def trained(imitation, won):
+        policy = policy_of(text_world.small_model(renderer), renderer)
+        episodes = [dataclasses.replace(e, won=won) for e in text_world.episodes(12, skill=0.5)]
+        settings = dataclasses.replace(SETTINGS, steps=2, imitation=imitation)
+        train_online_dpo(episodes, policy, policy, settings, tmp_path / f"{imitation}-{won}")
+        return torch.cat([weight.flatten() for weight in policy.model.parameters()])
+
+    assert torch.equal(trained(0.0, True), trained(0.0, False))
+    assert not torch.equal(trained(0.5, True), trained(0.5, False))
+
+
 def test_reference_is_what_the_model_was_and_lets_go_of_it(policy):
     reference, before = Reference(policy.model), copy.deepcopy(policy.model.state_dict())
     with torch.no_grad():
@@ -311,6 +355,7 @@ def test_equal_scores_change_nothing(renderer, policy, tmp_path, preference):
     ("change", "message"),
     [
         ({"samples": 1}, "samples must be at least 2"),
+        ({"imitation": -1.0}, "imitation at least 0"),
         ({"preference": "loud"}, "preference: 'loud' is not one of winner, soft"),
         ({"save_every": 5, "refresh_every": 2}, "save_every 5 must be a multiple of refresh_every 2"),
     ],
