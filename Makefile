@@ -63,5 +63,5 @@ lint: $(INSTALLED)
 	ruff check .
 	ruff format --check .
 
-ui: $(INSTALLED)  ## Prefect's server, a worker and MLflow on localhost, until Ctrl-C
+ui: $(INSTALLED) $(DATABASE)  ## Prefect's server, a worker and MLflow on localhost, until Ctrl-C
 	@python -m flows.ui --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) --gpus $(GPUS)

@@ -21,7 +21,7 @@ from tasks.clock import read_timing
 from tasks.gates import GATES
 from tasks.reports import iteration_report
 from tasks.stage import read_json
-from tasks.tracking import RUNS, tracking_uri
+from tasks.tracking import MLFLOW_TRAINING, RUNS, tracking_uri
 
 _ITERATION_COLUMNS = ("method", "iteration", "split", "decoding", "games", "success", "ci_low", "ci_high")
 _ITERATION_COLUMNS += ("mean_actions", "seconds")
@@ -82,7 +82,7 @@ def publish_mlflow_link(page: str, run: str) -> None:
     from mlflow import MlflowClient  # seconds of import, and only here
 
     experiment = MlflowClient(tracking_uri()).get_run(runs[run]).info.experiment_id
-    link = f"{mlflow_ui_url()}/#/experiments/{experiment}/runs/{runs[run]}"
+    link = f"{mlflow_ui_url()}/#/experiments/{experiment}/runs/{runs[run]}?{MLFLOW_TRAINING}"
     create_link_artifact(key=f"{page}-mlflow", link=link, link_text=f"MLflow: {run}")
 
 

@@ -21,6 +21,7 @@ from urllib.error import URLError
 
 from flows.leash import leashed
 from flows.provision import CPU_POOL
+from tasks.tracking import MLFLOW_TRAINING
 
 HOST = "127.0.0.1"
 START_SECONDS = 300
@@ -96,15 +97,22 @@ def serve(home: Path, prefect_port: int, mlflow_port: int, gpus: int) -> None:
             raise NotStarted(f"registering the deployments failed with status {status}; see {provision_log}")
         start("prefect-worker", "prefect", "worker", "start", "--pool", CPU_POOL, "--name", "local")
         wait_until_up("MLflow", f"http://{HOST}:{mlflow_port}/health", running["mlflow"], mlflow_log)
-        print(f"Prefect  http://{HOST}:{prefect_port}", f"MLflow   http://{HOST}:{mlflow_port}", sep="\n")
+        print(f"Prefect  http://{HOST}:{prefect_port}")
+        print(f"MLflow   http://{HOST}:{mlflow_port}/#/experiments?{MLFLOW_TRAINING}")
         print(f"Logs are in {home}. Ctrl-C ends all of it.", flush=True)
         _wait_for_an_end(running, home)
 
 
 def mlflow_command(port: int) -> Sequence[str]:
-    """MLflow's server over the database that the stages write to, one process, for this machine only."""
+    """MLflow's server over the database that the stages write to, one process, for this machine only.
+
+    Files stay where a stage without a server puts them too, in ``mlruns``. A server that hands them through itself would
+    write an address into an empty database that stages without a server cannot write to.
+    """
     store = os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
-    return ("mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1", "--backend-store-uri", store)
+    address = ("--host", HOST, "--port", str(port), "--workers", "1")
+    return ("mlflow", "server", *address, "--backend-store-uri", store, "--no-serve-artifacts",
+            "--default-artifact-root", "mlruns")  # fmt: skip
 
 
 def _wait_for_an_end(running: Mapping[str, subprocess.Popen[str]], home: Path) -> None:

@@ -23,6 +23,9 @@ RUNS = Path(".scratch/mlflow_runs.json")
 EXPERIMENT = "agentprm"
 MODEL = "agentprm-policy"
 DEFAULT_URI = "sqlite:///mlflow.db"
+MLFLOW_TRAINING = "workflowType=machine_learning"
+"""Ends an address of MLflow's pages, so that they show runs and models; a browser that is new to them would see the
+pages for traces of language-model applications, which are empty here."""
 
 
 class Tracker:
@@ -109,7 +112,11 @@ class Tracker:
             **git_commit(),
         }
         external = mlflow.create_external_model(
-            name=f"policy-{iteration}", source_run_id=self.run_id, params=lineage, tags=lineage
+            name=f"policy-{iteration}",
+            source_run_id=self.run_id,
+            params=lineage,
+            tags=lineage,
+            experiment_id=self._experiment,
         )
         try:
             self._client.create_registered_model(MODEL, description="Policies by iteration; weights lie in DVC.")

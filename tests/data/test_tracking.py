@@ -107,6 +107,9 @@ def test_policies_are_registered_with_their_lineage_and_one_is_champion(client, 
         "1",
     )
     assert champion.tags["dvc_md5"].endswith(".dir")
+    experiment = client.get_run(tracker.run_id).info.experiment_id
+    models = client.search_logged_models(experiment_ids=[experiment])
+    assert {model.name for model in models} == {"policy-1", "policy-2"}, "on the page of the runs, not on Default's"
 
 
 def test_nested_names():
