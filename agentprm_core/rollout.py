@@ -7,8 +7,10 @@ episode ends. What an episode does depends on its own :class:`Start` and on noth
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -124,7 +126,7 @@ def play(
     starts = list(starts)
     waiting = iter(starts)
     playing: dict[int, _Play] = {}
-    with tqdm(total=len(starts), unit="episode", disable=None if progress else True) as bar:
+    with settled_heap(), tqdm(total=len(starts), unit="episode", disable=None if progress else True) as bar:
         try:
             while True:
                 while len(playing) < player.seats and (start := next(waiting, None)) is not None:
@@ -141,6 +143,17 @@ def play(
         finally:  # the player outlives an episode that failed and a caller that has seen enough
             for seat in playing:
                 player.close(seat)
+
+
+@contextmanager
+def settled_heap() -> Iterator[None]:
+    """Spare the garbage collector what is there already: episodes make garbage fast, and each full collection would
+    walk through all that the imported packages hold."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _ended(player: Player, seat: int, playing: dict[int, _Play], max_turns: int, bar: tqdm) -> Iterator[Episode]:

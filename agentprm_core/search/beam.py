@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from agentprm_core.envs import Observation, World, make_world
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
-from agentprm_core.rollout import Start, episode_seed
+from agentprm_core.rollout import Start, episode_seed, settled_heap
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.types import Episode, Turn
 
@@ -72,7 +72,7 @@ class BeamSearch:
         """
         starts = list(starts)
         waiting, beams = iter(starts), []
-        with tqdm(total=len(starts), unit="game", disable=None if progress else True) as bar:
+        with settled_heap(), tqdm(total=len(starts), unit="game", disable=None if progress else True) as bar:
             try:
                 while True:
                     while (len(beams) + 1) * self._width <= self._sampler.seats and (start := next(waiting, None)):

@@ -1,5 +1,6 @@
 """The rollout loop: starts, ends, order-free results, and a player that is left clean."""
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -81,6 +82,14 @@ def test_a_player_is_clean_after_a_caller_has_seen_enough(toy_engine):
     assert played(player, starts(GAMES, 1, seed=1), toy_engine) == played(
         sampler(), starts(GAMES, 1, seed=1), toy_engine
     )
+
+
+def test_the_collector_spares_what_is_loaded_while_episodes_are_played_and_no_longer(toy_engine):
+    playing = play(sampler(), starts(GAMES, 2, seed=1), engine=toy_engine, max_turns=3)
+    next(playing)
+    assert gc.get_freeze_count() > 1000
+    playing.close()
+    assert gc.get_freeze_count() == 0
 
 
 def test_seeds_name_the_episode_and_nothing_else():
