@@ -106,8 +106,8 @@ def serve(home: Path, prefect_port: int, mlflow_port: int, gpus: int) -> None:
 def mlflow_command(port: int) -> Sequence[str]:
     """MLflow's server over the database that the stages write to, one process, for this machine only.
 
-    Files stay where a stage without a server puts them too, in ``mlruns``. A server that hands them through itself would
-    write an address into an empty database that stages without a server cannot write to.
+    Files stay in ``mlruns``, where a stage without a server puts them too. A server that hands them through itself
+    would write an address into an empty database that stages without a server cannot write to.
     """
     store = os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     address = ("--host", HOST, "--port", str(port), "--workers", "1")
