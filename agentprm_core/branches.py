@@ -33,6 +33,12 @@ BRANCHES = pa.schema(
 policy played ``length`` more turns."""
 
 
+DRAWS = 4
+"""Samples drawn at a state for each action wanted there."""
+LOOKS = 6
+"""States looked at, at most, for each one wanted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """A state to branch at: that of ``turn`` of ``episode``."""
@@ -45,17 +51,34 @@ class Point:
         return (self.episode.game_id, self.episode.index, self.turn)
 
 
-def branch_points(episodes: Sequence[Episode], count: int, seed: int) -> list[Point]:
-    """``count`` states of the episodes, each world state once, drawn evenly over the turns that a policy decided.
-
-    Fewer where there are fewer. In order of game, episode, turn.
-    """
+def branch_points(episodes: Sequence[Episode], seed: int) -> list[Point]:
+    """Every world state of the episodes once, among the turns that a policy decided, in the order to draw them in."""
     points = [Point(episode, turn) for episode in episodes for turn in range(episode.start, episode.length)]
     random.Random(seed).shuffle(points)
     found: dict[str, Point] = {}
     for point in points:
         found.setdefault(point.episode.turns[point.turn].state_key, point)
-    return sorted(list(found.values())[:count], key=lambda point: point.name)
+    return list(found.values())
+
+
+def undecided(
+    sampler: Sampler, episodes: Sequence[Episode], count: int, *, actions: int, seed: int
+) -> list[tuple[Point, tuple[str, ...]]]:
+    """``count`` states where the policy would do one thing or another, with its up to ``actions`` likeliest things.
+
+    A state where all ``DRAWS`` × ``actions`` samples agree teaches nothing about the order of actions and is passed
+    over. Fewer than ``count`` where so many are not among the first ``LOOKS`` × ``count`` states drawn. In order of
+    game, episode, turn.
+    """
+    points = branch_points(episodes, seed)[: LOOKS * count]
+    found: list[tuple[Point, tuple[str, ...]]] = []
+    for first in range(0, len(points), max(1, count)):
+        chunk = points[first : first + count]
+        tried = candidates(sampler, chunk, DRAWS * actions, seed)
+        found += [(point, done[:actions]) for point, done in zip(chunk, tried) if len(done) > 1]
+        if len(found) >= count:
+            break
+    return sorted(found[:count], key=lambda point_and_actions: point_and_actions[0].name)
 
 
 def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int) -> list[tuple[str, ...]]:

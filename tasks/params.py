@@ -158,6 +158,8 @@ class Prm(Training):
     """Of promise and progress: the weight of the progress loss L_A."""
     lam: Annotated[float, Field(ge=0, le=1)]
     """Of promise and progress: λ of the generalised advantage."""
+    ranking_margin: Annotated[float, Field(ge=0, lt=1)]
+    """Pairs of actions whose measured returns differ by no more are left out of the ranking that decides."""
     require_ranking: bool
     """Whether ``policy`` refuses a PRM that ranks actions no better than chance."""
 

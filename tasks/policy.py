@@ -54,7 +54,7 @@ def _check_ranking(iteration: int) -> None:
 
 def _said(ranking: dict) -> str:
     if ranking["accuracy"] is None:
-        return "no held-out state has two actions whose measured returns differ"
+        return "no held-out state has two actions whose measured returns differ by more than prm.ranking_margin"
     return (
         f"it orders {ranking['accuracy']:.0%} [{ranking['accuracy_low']:.0%}, {ranking['accuracy_high']:.0%}] of "
         f"{ranking['pairs']} pairs at {ranking['states']} held-out states as their returns do"

@@ -44,7 +44,7 @@ def work(stage: Stage) -> None:
         save_policy(model, policy.tokenizer, folder, kind="prm")
     curve = figures.pop("curve")
     write_json(curve, layout.PLOTS / f"prm-{i}.json")
-    figures["ranking"] = ranking(model, policy, held_out, section.batch_tokens, stage.seed)
+    figures |= ranking(model, policy, held_out, stage)
     stage.report_training(figures, curve)
     stage.wrote(layout.prm(i))
 
@@ -121,15 +121,24 @@ def start(stage: Stage, policy: Policy):
     return new_prm(new_model(policy.tokenizer, **sizes, seed=stage.seed).to(stage.params.compute.device))
 
 
-def ranking(model, policy: Policy, held_out: Sequence[Labelled], batch_tokens: int, seed: int) -> dict:
-    """The PRM's order of the actions tried at held-out states, against that of their measured returns."""
+def ranking(model, policy: Policy, held_out: Sequence[Labelled], stage: Stage) -> dict:
+    """The PRM's order of the actions tried at held-out states, against that of their measured returns.
+
+    ``ranking`` leaves out pairs whose returns differ by ``prm.ranking_margin`` or less, which the noise of a few plays
+    orders as much as their worth does; ``policy`` asks this one. ``ranking_of_all`` has every pair.
+    """
+    section = stage.params.prm
     branched = [item for item in held_out if item.tried]
     episodes = [item.episode for item in branched]
     actions = [[(tried.turn, tried.action) for tried in item.tried] for item in branched]
-    scores = score_actions(model, policy.renderer, episodes, actions, batch_tokens)
+    scores = score_actions(model, policy.renderer, episodes, actions, section.batch_tokens)
     state = [f"{item.episode.game_id}/{item.episode.index}/{tried.turn}" for item in branched for tried in item.tried]
-    q = [tried.q for item in branched for tried in item.tried]
-    return ranking_accuracy(state, np.array(q), np.concatenate(scores), seed=seed)
+    q = np.array([tried.q for item in branched for tried in item.tried])
+    margins = {"ranking": section.ranking_margin, "ranking_of_all": 0.0}
+    return {
+        name: ranking_accuracy(state, q, np.concatenate(scores), seed=stage.seed, margin=margin)
+        for name, margin in margins.items()
+    }
 
 
 def _tried(stage: Stage) -> dict[tuple[str, int], list[Tried]]:

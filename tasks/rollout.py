@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from agentprm_core.branches import BRANCHES, branch_points, candidates, play_branches
+from agentprm_core.branches import BRANCHES, play_branches, undecided
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import (
     episodes_from_table,
@@ -153,13 +153,12 @@ def _branches(stage: Stage, policy: Policy, episodes: list[Episode], games: dict
         section, env, label = stage.params.rollout.branch, stage.params.env, stage.params.label
         ids = sorted(games)
         held_out = dict(zip(ids, validation_games(ids, label.validation_share, stage.params.seed)))
-        points = []
-        for side, count in ((False, section.train_states), (True, section.validation_states)):
-            points += branch_points([e for e in episodes if held_out[e.game_id] == side], count, stage.seed)
-        points.sort(key=lambda point: point.name)
         drawer = new_sampler(stage, policy, section.temperature)
-        tried = [found[: section.actions] for found in candidates(drawer, points, 4 * section.actions, stage.seed)]
-        several = [(point, actions) for point, actions in zip(points, tried) if len(actions) > 1]
+        several = []
+        for side, count in ((False, section.train_states), (True, section.validation_states)):
+            of_side = [episode for episode in episodes if held_out[episode.game_id] == side]
+            several += undecided(drawer, of_side, count, actions=section.actions, seed=stage.seed)
+        several.sort(key=lambda point_and_actions: point_and_actions[0].name)
         sampler = new_sampler(stage, policy, stage.params.rollout.temperature)
         table = play_branches(
             sampler,

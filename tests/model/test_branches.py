@@ -1,0 +1,52 @@
+"""States to branch at: each world state once, where the policy is undecided; plays of every action from there."""
+
+from collections import Counter
+
+from agentprm_core.branches import branch_points, play_branches, undecided
+from agentprm_core.policy.sampler import Sampler
+from agentprm_core.rollout import play, starts
+from tests.model import toy
+
+GAMES = {game.id: game for game in (toy.game(n) for n in range(6))}
+
+
+def sampler(temperature=1.0):
+    return Sampler(toy.policy(), slots=4, context=512, temperature=temperature, constrained=True, max_action_tokens=8)
+
+
+def episodes(engine):
+    played = play(sampler(), starts(GAMES.values(), 3, seed=1), engine=engine, max_turns=6)
+    return sorted(played, key=lambda episode: (episode.game_id, episode.index))
+
+
+def test_every_state_that_was_decided_is_drawn_once(toy_engine):
+    played = episodes(toy_engine)
+    points = branch_points(played, seed=3)
+    keys = [point.episode.turns[point.turn].state_key for point in points]
+    assert Counter(keys) == dict.fromkeys({turn.state_key for episode in played for turn in episode.turns}, 1)
+    assert points != branch_points(played, seed=4)
+
+
+def test_undecided_states_have_several_actions_and_decided_ones_are_passed_over(toy_engine):
+    played = episodes(toy_engine)
+    found = undecided(sampler(), played, 5, actions=3, seed=1)
+    assert len(found) == 5
+    assert all(1 < len(actions) <= 3 for _, actions in found)
+    assert [point.name for point, _ in found] == sorted(point.name for point, _ in found)
+    assert undecided(sampler(temperature=1e-3), played, 5, actions=3, seed=1) == []
+
+
+def test_every_action_is_played_as_often_as_asked(toy_engine):
+    found = undecided(sampler(), episodes(toy_engine), 3, actions=2, seed=1)
+    table = play_branches(
+        sampler(),
+        GAMES,
+        [point for point, _ in found],
+        [actions for _, actions in found],
+        continuations=2,
+        engine=toy_engine,
+        max_turns=6,
+        seed=1,
+    )
+    plays = Counter((r["game_id"], r["episode"], r["turn"], r["action"]) for r in table.to_pylist())
+    assert plays == {(*point.name, action): 2 for point, actions in found for action in actions}
