@@ -34,14 +34,17 @@ OUTCOMES = pa.schema(
         ("generated", pa.int64()),
         ("policy_read", pa.int64()),
         ("prm_read", pa.int64()),
+        ("world_steps", pa.int64()),
         ("policy", pa.string()),
     ]
 )
 """One row a game and way of playing, sorted by split, decoding, game. ``policy`` is the checkpoint's digest.
 ``score`` is the mean Q_φ of the episode's actions under the PRM that goes with the policy; null where there is none.
-``generated`` … are the tokens that finding the episode cost (:class:`agentprm_core.policy.sampler.Cost`)."""
+``generated`` … are the tokens that finding the episode cost (:class:`agentprm_core.policy.sampler.Cost`), and
+``world_steps`` the actions done in any world, also those of paths that were given up."""
 
 TOKENS = ("generated", "policy_read", "prm_read")
+COMPUTE = (*TOKENS, "world_steps")
 
 KEY = ("iteration", "method", "split", "decoding", "constrained", "seed")
 """What one row of the iterations' table stands for."""
@@ -113,7 +116,7 @@ def outcomes_table(
     scores: Mapping[str, float] | None = None,
 ) -> pa.Table:
     """Rows of :data:`OUTCOMES`, one an episode, sorted by game. ``scores``: {game: score}. The episodes
-    carry their cost, as :func:`agentprm_core.rollout.play` and the searches leave it.
+    carry ``cost`` and ``world_steps``, as the searches leave them.
 
     Raises ValueError unless each game was played once.
     """
@@ -131,6 +134,7 @@ def outcomes_table(
         "score": [scores[e.game_id] if scores is not None else None for e in played],
     }
     columns |= {name: [getattr(e.extra["cost"], name) for e in played] for name in TOKENS}
+    columns["world_steps"] = [e.extra["world_steps"] for e in played]
     constants = {
         "iteration": iteration, "method": method, "split": split, "decoding": decoding,
         "constrained": constrained, "seed": seed, "policy": policy,
@@ -144,7 +148,7 @@ def summary(outcomes: pa.Table) -> list[dict]:
 
     ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_actions`` (lost games count their turn limit),
     ``inadmissible`` (share of all actions), ``truncated`` (share of games), ``score``
-    (mean, or None), :data:`TOKENS` (mean a game) and ``by_task_type`` ({type: {games, success}}).
+    (mean, or None), :data:`COMPUTE` (mean a game) and ``by_task_type`` ({type: {games, success}}).
 
     Sorted by :data:`KEY`.
     """
@@ -167,7 +171,7 @@ def _measure(rows: list[dict]) -> dict:
         "inadmissible": sum(row["inadmissible"] for row in rows) / actions,
         "truncated": float(np.mean([row["truncated"] for row in rows])),
         "score": None if rows[0]["score"] is None else float(np.mean([row["score"] for row in rows])),
-        **{name: float(np.mean([row[name] for row in rows])) for name in TOKENS},
+        **{name: float(np.mean([row[name] for row in rows])) for name in COMPUTE},
         "by_task_type": {
             kind: {"games": len(of_kind), "success": float(np.mean(of_kind))}
             for kind in TASK_TYPES

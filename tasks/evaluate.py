@@ -128,19 +128,8 @@ def standalone(arguments: argparse.Namespace) -> dict:
     policy = load_policy(arguments.policy, device=arguments.device)
     prm = load_policy(arguments.prm, kind="prm", device=arguments.device) if arguments.prm else None
     games = find_games(arguments.games, arguments.split, arguments.limit)
-    way = Way(
-        method=arguments.method,
-        temperature=arguments.temperature,
-        constrained=not arguments.free,
-        n=arguments.n,
-        width=arguments.width,
-        samples=arguments.samples,
-        engine=arguments.engine,
-        max_turns=arguments.max_turns,
-        max_action_tokens=arguments.max_action_tokens,
-        slots=arguments.slots,
-        context=policy.model.config.max_position_embeddings if arguments.context is None else arguments.context,
-    )
+    how = {name: getattr(arguments, name) for name in ("method", "n", "width", "samples")}
+    way = way_from(arguments, policy, **how)
     episodes = play_games(policy, prm, games, way, arguments.seed)
     names = {"iteration": 0, "method": "", "policy": policy.digest, "seed": arguments.seed}
     outcomes = outcomes_table(
@@ -152,14 +141,20 @@ def standalone(arguments: argparse.Namespace) -> dict:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
-    parser.add_argument("--games", type=Path, required=True, help="alfworld-download's folder, or one of tables")
-    parser.add_argument("--split", required=True, help="valid_seen, unseen …")
+    playing_arguments(parser)
     parser.add_argument("--method", choices=METHODS, default="greedy")
     parser.add_argument("--prm", type=Path, help="checkpoint folder of the PRM that chooses")
     parser.add_argument("--n", type=int, default=4, help="of best_of_n and best_trajectory (default %(default)s)")
     parser.add_argument("--width", type=int, default=4, help="nodes that beam keeps (default %(default)s)")
     parser.add_argument("--samples", type=int, default=4, help="that beam draws a node (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+
+
+def playing_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of every measurement outside a campaign: who plays which games, and how."""
+    parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
+    parser.add_argument("--games", type=Path, required=True, help="alfworld-download's folder, or one of tables")
+    parser.add_argument("--split", required=True, help="valid_seen, unseen …")
     parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=int, default=30, help="actions an episode (default %(default)s)")
@@ -170,7 +165,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", choices=ENGINES, default="fast")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+
+
+def way_from(arguments: argparse.Namespace, policy: Policy, **how: object) -> Way:
+    """The way of playing that :func:`playing_arguments` and ``how`` say together."""
+    return Way(
+        temperature=arguments.temperature,
+        constrained=not arguments.free,
+        engine=arguments.engine,
+        max_turns=arguments.max_turns,
+        max_action_tokens=arguments.max_action_tokens,
+        slots=arguments.slots,
+        context=policy.model.config.max_position_embeddings if arguments.context is None else arguments.context,
+        **how,
+    )
 
 
 def main() -> None:

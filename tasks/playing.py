@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -47,7 +48,7 @@ class Way:
 
 
 def play_games(policy: Policy, prm: Policy | None, games: Sequence[Game], way: Way, seed: int) -> list[Episode]:
-    """Every game once, sorted by id; ``extra["cost"]`` is all that finding the episode cost.
+    """Every game once, sorted by id; ``extra`` holds all that finding the episode cost: ``cost`` and ``world_steps``.
 
     Raises ValueError where the method needs a PRM and there is none.
     """
@@ -80,7 +81,7 @@ def _played(sampler: Sampler, prm: Policy | None, begun: list[Start], way: Way) 
         scorer = PrmScorer(prm, slots=sampler.seats, context=sampler.context, max_action_tokens=way.max_action_tokens)
         return list(BeamSearch(sampler, scorer, width=way.width, samples=way.samples).search(begun, **how))
     player = BestOfN(sampler, prm, samples=way.n) if way.method == "best_of_n" else sampler
-    return list(play(player, begun, **how))
+    return [replace(e, extra={**e.extra, "world_steps": e.length}) for e in play(player, begun, **how)]
 
 
 def _best(played: list[Episode], prm: Policy) -> list[Episode]:
@@ -88,8 +89,10 @@ def _best(played: list[Episode], prm: Policy) -> list[Episode]:
     played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
     scored = score_episodes(prm.model, prm.renderer, played, _SCORING_TOKENS)
     cost: dict[str, Cost] = {}
+    steps: Counter[str] = Counter()
     for episode in played:
+        steps[episode.game_id] += episode.length
         read = Cost(prm_read=len(prm.renderer.episode(episode.turns).input_ids))
         cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
     best = best_trajectories(played, [q_T[-1] for q_T in scored])
-    return [replace(episode, extra={"cost": cost[episode.game_id]}) for episode in best]
+    return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]

@@ -19,7 +19,7 @@ def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | Non
         for name, timing in timings.items()
         if timing is not None
     ]
-    return f"{_aligned(head, table)}\n\n{_aligned(stages, times)}"
+    return f"{aligned(head, table)}\n\n{aligned(stages, times)}"
 
 
 def iteration_report(iteration: int, rows: Sequence[Mapping], figures: Mapping[str, Mapping]) -> str:
@@ -79,6 +79,7 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str
     return [f"| {' | '.join(str(cell) for cell in line)} |" for line in lines]
 
 
-def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines of columns as wide as their widest cell."""
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in [head, *rows])

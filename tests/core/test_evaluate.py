@@ -21,7 +21,8 @@ KEYS = {"iteration": 1, "method": "agentprm", "split": "seen", "decoding": "gree
 
 def episode(game: Game, won: bool, actions: int, valid: bool = True) -> Episode:
     turns = [Turn("you see a mug 1", "look", ("look",), valid, "key") for _ in range(actions)]
-    return Episode(game.id, 0, 5, tuple(turns), won, extra={"cost": Cost(generated=3 * actions)})
+    spent = {"cost": Cost(generated=3 * actions), "world_steps": actions}
+    return Episode(game.id, 0, 5, tuple(turns), won, extra=spent)
 
 
 def outcomes(won: list[bool], **changes):
@@ -76,7 +77,7 @@ def test_rows_of_the_table():
     assert {name: row[name] for name in KEYS} == KEYS
     assert (row["games"], row["success"], row["mean_actions"], row["score"]) == (4, 0.75, 5.5, None)
     assert (row["ci_low"], row["ci_high"]) == wilson(3, 4)
-    assert (row["generated"], row["prm_read"]) == (16.5, 0)
+    assert (row["generated"], row["prm_read"], row["world_steps"]) == (16.5, 0, 5.5)
     assert row["inadmissible"] == pytest.approx(4 / 22)
     assert row["by_task_type"] == {
         "pick_and_place_simple": {"games": 2, "success": 0.5},

@@ -1,0 +1,231 @@
+"""Success against compute: one policy in every search, under several PRMs, on the same games (paper B's figure).
+
+    python -m tasks.search_curves --policy data/checkpoints/policy/0 --games DIR --split valid_seen --out curves \
+        --prm agentprm_b=DIR --prm agentprm_a=DIR --prm orm=DIR --prm pvm=DIR
+
+The first PRM is held against the others. Greedy play and sampling are measured once; a search with N = 1 or 1 × 1 is
+sampling, so sampling is the first point of every curve. A cell (a PRM in one search at one size) is kept in OUT/cells
+under a digest of what decides it: a run that was killed goes on, and another PRM or size adds its cells alone.
+
+Writes ``outcomes.parquet`` (game by game; ``method`` is the PRM's name), ``curves.json`` (the table: success, its
+interval, paired tests, compute; and the efficiency against each rival) and ``curves.png``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from agentprm_core.datasets import read_table, write_table
+from agentprm_core.envs import UnsupportedGame
+from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
+from agentprm_core.policy.models import CheckpointError, Policy, load_policy
+from agentprm_core.search.efficiency import efficiency
+from agentprm_core.types import Game
+from tasks.compute import quiet
+from tasks.evaluate import find_games, playing_arguments, way_from
+from tasks.playing import SEARCHES, Way, play_games
+from tasks.reports import aligned
+from tasks.stage import write_json
+
+ALONE = "policy"
+"""In the PRM's place where none chooses."""
+BUDGETS = ("tokens", "generated")
+"""What compute is counted in: tokens that both models read, or tokens of all sampled actions; a game."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One way of playing under one PRM."""
+
+    prm: str
+    way: Way
+
+
+def plan(prms: Sequence[str], way: Way, best_of: Sequence[int], beams: Sequence[tuple[int, int]]) -> list[Cell]:
+    """Every cell, the cheap ones first."""
+    alone = [Cell(ALONE, replace(way, method=method)) for method in ("greedy", "sample")]
+    sizes = [replace(way, method=method, n=n) for method in ("best_of_n", "best_trajectory") for n in best_of]
+    sizes += [replace(way, method="beam", width=width, samples=samples) for width, samples in beams]
+    return alone + [Cell(prm, size) for size in sizes for prm in prms]
+
+
+def measure(
+    cells: Sequence[Cell],
+    policy: Policy,
+    prms: Mapping[str, Policy],
+    games: Sequence[Game],
+    split: str,
+    seed: int,
+    folder: Path,
+) -> pa.Table:
+    """Outcomes of all cells. One that ``folder`` has from before is read, not played."""
+    tables = []
+    for number, cell in enumerate(cells, 1):
+        prm, began = prms.get(cell.prm), time.perf_counter()
+        digest = _digest(policy.digest, prm and prm.digest, replace(cell.way, slots=0), seed, games)
+        path = folder / f"{cell.prm}-{cell.way.name}-{digest}.parquet"
+        kept = path.exists()
+        if not kept:
+            write_table(_played(cell, policy, prm, games, split, seed), path)
+        tables.append(read_table(path, OUTCOMES))
+        name = f"[{number}/{len(cells)}] {cell.way.name} {cell.prm}"
+        _say(name, tables[-1], None if kept else time.perf_counter() - began)
+    return pa.concat_tables(tables)
+
+
+def table(outcomes: pa.Table, cells: Sequence[Cell]) -> list[dict]:
+    """One row a cell: the figures of :func:`agentprm_core.evaluate.summary`, ``prm``, ``search`` (its method),
+    ``tokens`` and the paired tests ``v_greedy`` and ``v_sample`` on the same games."""
+    search = {cell.way.name: cell.way.method for cell in cells}
+    alone = {method: wins(outcomes, method=ALONE, decoding=method) for method in ("greedy", "sample")}
+    rows = []
+    for row in summary(outcomes):
+        won = wins(outcomes, method=row["method"], decoding=row["decoding"])
+        tests = {f"v_{method}": asdict(paired_test(before, won)) for method, before in alone.items()}
+        named = {"prm": row.pop("method"), "search": search[row["decoding"]]}
+        rows.append(named | row | tests | {"tokens": row["policy_read"] + row["prm_read"]})
+    return sorted(rows, key=lambda row: (row["search"], row["prm"], row["tokens"]))
+
+
+def efficiencies(rows: Sequence[Mapping], first: str) -> list[dict]:
+    """How ``first`` stands to every other PRM in each search and each kind of budget."""
+    found = []
+    for search in SEARCHES:
+        curves = curves_of(rows, search)
+        for rival in sorted(curves.keys() - {first}):
+            for budget in BUDGETS:
+                ours, theirs = ([(row[budget], row["success"]) for row in curves[name]] for name in (first, rival))
+                found.append({"search": search, "rival": rival, "budget": budget} | efficiency(ours, theirs))
+    return found
+
+
+def curves_of(rows: Sequence[Mapping], search: str) -> dict[str, list[Mapping]]:
+    """{PRM: rows by tokens} of one search, each from sampling on."""
+    sampling = [row for row in rows if row["search"] == "sample"]
+    of = [row for row in rows if row["search"] == search]
+    return {prm: sampling + [row for row in of if row["prm"] == prm] for prm in sorted({row["prm"] for row in of})}
+
+
+def text(rows: Sequence[Mapping], compared: Sequence[Mapping]) -> str:
+    """What is printed: the table, then the efficiencies."""
+    head = ("search", "PRM", "success", "95 % interval", "v. greedy", "p", "v. sample", "p")
+    head += ("generated", "policy reads", "PRM reads", "world steps")
+    lines = [
+        [
+            row["decoding"], row["prm"], f"{row['success']:.1%}", f"{row['ci_low']:.1%} – {row['ci_high']:.1%}",
+            *_tested(row["v_greedy"]), *_tested(row["v_sample"]),
+            *(f"{row[name]:.0f}" for name in COMPUTE),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    than = ("search", "rival", "counted in", "rival's best", "rival's compute", "compute", "times less")
+    against = []
+    for row in compared:
+        ours = ("never", "") if row["times"] is None else (f"{row['compute']:.0f}", f"{row['times']:.2f}")
+        rivals = (f"{row['rival_best']:.1%}", f"{row['rival_compute']:.0f}")
+        against.append([row["search"], row["rival"], row["budget"], *rivals, *ours])
+    return f"{aligned(head, lines)}\n\n{aligned(than, against)}"
+
+
+def main() -> None:
+    parser = _parser()
+    arguments = parser.parse_args()
+    widest = max(width for width, _ in arguments.beams)
+    if widest > arguments.slots:
+        parser.error(f"--beams: a beam of width {widest} needs as many --slots, not {arguments.slots}")
+    try:
+        run(arguments)
+    except (CheckpointError, UnsupportedGame, FileNotFoundError) as error:
+        sys.exit(f"search_curves: {error}")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure what the command line says, write and print it."""
+    from tasks.figures import search_curves
+
+    quiet()
+    policy = load_policy(arguments.policy, device=arguments.device)
+    prms = {name: load_policy(path, kind="prm", device=arguments.device) for name, path in arguments.prm}
+    games = find_games(arguments.games, arguments.split, arguments.limit)
+    way = way_from(arguments, policy, method="sample", n=1, width=1, samples=1)
+    cells = plan(list(prms), way, arguments.best_of, arguments.beams)
+    outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")
+    rows = table(outcomes, cells)
+    compared = efficiencies(rows, next(iter(prms)))
+    write_table(outcomes, arguments.out / "outcomes.parquet")
+    digests = {"policy": policy.digest, "prms": {name: prm.digest for name, prm in prms.items()}}
+    write_json({"rows": rows, "efficiency": compared, "way": asdict(way), **digests}, arguments.out / "curves.json")
+    search_curves({search: curves_of(rows, search) for search in SEARCHES}, rows, arguments.out / "curves.png")
+    print(text(rows, compared), flush=True)
+
+
+def _digest(policy: str, prm: str | None, way: Way, seed: int, games: Sequence[Game]) -> str:
+    decides = (policy, prm, way, seed, [(game.id, game.problem) for game in games])
+    return hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
+
+
+def _played(cell: Cell, policy: Policy, prm: Policy | None, games: Sequence[Game], split: str, seed: int) -> pa.Table:
+    return outcomes_table(
+        play_games(policy, prm, games, cell.way, seed),
+        games,
+        iteration=0,
+        method=cell.prm,
+        split=split,
+        decoding=cell.way.name,
+        constrained=cell.way.constrained,
+        seed=seed,
+        policy=policy.digest,
+    )
+
+
+def _say(name: str, outcomes: pa.Table, seconds: float | None) -> None:
+    (row,) = summary(outcomes)
+    took = "kept" if seconds is None else f"{seconds:.0f} s"
+    tokens = row["policy_read"] + row["prm_read"]
+    print(f"{name}: {row['success']:.1%} of {row['games']}, {tokens:.0f} tokens a game, {took}", flush=True)
+
+
+def _tested(paired: Mapping) -> tuple[str, str]:
+    return f"{100 * paired['difference']:+.1f}", f"{paired['p_value']:.3g}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tasks.search_curves", description=__doc__.split("\n")[0])
+    playing_arguments(parser)
+    parser.add_argument("--prm", type=_named, action="append", required=True, help="NAME=checkpoint folder; repeatable")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the cells, the table and the picture")
+    parser.add_argument("--best-of", type=_numbers, default=[2, 4, 8, 16], help="N, more than 1 (default 2,4,8,16)")
+    parser.add_argument("--beams", type=_sizes, default=[(2, 2), (4, 4), (8, 8)], help="(default 2x2,4x4,8x8)")
+    return parser
+
+
+def _named(value: str) -> tuple[str, Path]:
+    name, _, path = value.partition("=")
+    if not path or name == ALONE or not re.fullmatch(r"[\w.-]+", name):
+        raise argparse.ArgumentTypeError(f"{value!r} is not NAME=FOLDER (of letters, digits, . _ -; not {ALONE!r})")
+    return name, Path(path)
+
+
+def _numbers(value: str) -> list[int]:
+    if not re.fullmatch(r"\d+(,\d+)*", value) or min(found := [int(n) for n in value.split(",")]) < 2:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a list like 2,4,8 of numbers above 1 (1 is sampling)")
+    return found
+
+
+def _sizes(value: str) -> list[tuple[int, int]]:
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(,[1-9]\d*x[1-9]\d*)*", value):
+        raise argparse.ArgumentTypeError(f"{value!r} is not a list like 2x2,4x8 of nodes kept x actions drawn")
+    return [tuple(int(n) for n in size.split("x")) for size in value.split(",")]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""``python -m tasks.search_curves``: every cell once, kept over a kill, and the table that comes of them."""
+
+import json
+import sys
+
+import pytest
+
+from agentprm_core.datasets import read_table
+from agentprm_core.evaluate import OUTCOMES
+from tasks import search_curves
+
+SMALL = ("--best-of", "2", "--beams", "1x2,2x2", "--max-turns", "3", "--slots", "8")
+
+
+def run(monkeypatch, capsys, checkpoints, out, *arguments: str, prms=("ours", "rival")) -> str:
+    named = [word for name in prms for word in ("--prm", f"{name}={checkpoints / 'prm'}")]
+    common = ("--policy", checkpoints / "policy", "--games", checkpoints, "--split", "unseen", "--out", out)
+    monkeypatch.setattr(sys, "argv", ["search_curves", *map(str, common), *named, *SMALL, *arguments])
+    search_curves.main()
+    return capsys.readouterr().out
+
+
+def test_the_table_the_picture_and_what_a_second_run_keeps(checkpoints, tmp_path, monkeypatch, capsys):
+    said = run(monkeypatch, capsys, checkpoints, tmp_path)
+    assert "[10/10] beam_2x2 rival: " in said and "kept" not in said
+    written = json.loads((tmp_path / "curves.json").read_text())
+    cells = [(row["search"], row["prm"], row["decoding"]) for row in written["rows"]]
+    assert sorted(cells) == sorted([
+        ("greedy", "policy", "greedy"), ("sample", "policy", "sample"),
+        *((search, prm, name) for prm in ("ours", "rival") for search, name in (
+            ("best_of_n", "best_of_2"), ("best_trajectory", "best_trajectory_of_2"),
+            ("beam", "beam_1x2"), ("beam", "beam_2x2"),
+        )),
+    ])  # fmt: skip
+    for row in written["rows"]:
+        assert (row["games"], row["v_greedy"]["games"]) == (2, 2)
+        assert row["tokens"] == row["policy_read"] + row["prm_read"] > 0
+        steps = {"best_trajectory_of_2": 6, "beam_2x2": row["world_steps"]}
+        assert row["world_steps"] == steps.get(row["decoding"], 3)
+    # both PRMs are one checkpoint, so neither is better
+    assert {round(row["times"], 6) for row in written["efficiency"]} == {1.0}
+    assert len(written["efficiency"]) == 3 * 2
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    assert read_table(tmp_path / "outcomes.parquet", OUTCOMES).num_rows == 10 * 2
+
+    files = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    next((tmp_path / "cells").glob("rival-beam_2x2-*")).unlink()  # as a kill would leave it
+    said = run(monkeypatch, capsys, checkpoints, tmp_path)
+    assert said.count("kept") == 9
+    assert files == {path: path.read_bytes() for path in files}
+
+
+def test_other_settings_play_anew_and_another_prm_adds_its_cells(checkpoints, tmp_path, monkeypatch, capsys):
+    run(monkeypatch, capsys, checkpoints, tmp_path, prms=("ours",))
+    assert run(monkeypatch, capsys, checkpoints, tmp_path).count("kept") == 6
+    assert "kept" not in run(monkeypatch, capsys, checkpoints, tmp_path, "--seed", "2", prms=("ours",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--best-of", "1,2"), "'1,2' is not a list like 2,4,8 of numbers above 1"),
+        (("--beams", "4"), "'4' is not a list like 2x2,4x8"),
+        (("--beams", "9x1"), "a beam of width 9 needs as many --slots, not 8"),
+        (("--prm", "policy=x"), "'policy=x' is not NAME=FOLDER"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_anything_is(
+    checkpoints, tmp_path, monkeypatch, capsys, arguments, message
+):
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, capsys, checkpoints, tmp_path, *arguments)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_without_a_checkpoint(checkpoints, tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit, match=r"^search_curves: "):
+        run(monkeypatch, capsys, checkpoints, tmp_path, "--prm", f"none={tmp_path}")
