@@ -12,16 +12,21 @@ import hashlib
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from agentprm_core.credit.branching import label_branching
+from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import label_monte_carlo
 from agentprm_core.credit.play_on import play_from_player
+from agentprm_core.credit.shaping import scored_values, shaped_labels, visited_values
+from agentprm_core.credit.turns import Turns, read_turns
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table, write_table
 from agentprm_core.envs import make_world
 from agentprm_core.policy.models import checkpoint_digest, load_policy
+from agentprm_core.prm.score import score_episodes
 from agentprm_core.types import EPISODES, GAMES, LABELS
 from tasks import layout
 from tasks.compute import use
@@ -30,6 +35,8 @@ from tasks.rollout import new_sampler
 from tasks.stage import Stage, StageError, run_stage
 from tasks.suites import labels_suite
 
+_SCORING_TOKENS = 4096
+"""Of a forward pass."""
 _PORTION = 64
 """Episodes whose branches are played as one, and that a kill can cost."""
 
@@ -70,8 +77,11 @@ def _digest_of_player(iteration: int) -> str:
 
 
 def _monte_carlo(stage: Stage, rollouts: pa.Table, digest: str, aside: Path) -> dict:
+    """Mean returns, shaped where params.yaml asks for it; and whether these labels can be trusted."""
+    from tasks.figures import coverage as draw_coverage
+
     section = stage.params.label
-    return label_monte_carlo(
+    figures = label_monte_carlo(
         layout.episodes(stage.iteration),
         aside,
         gamma=section.gamma,
@@ -80,6 +90,37 @@ def _monte_carlo(stage: Stage, rollouts: pa.Table, digest: str, aside: Path) -> 
         validation_share=section.validation_share,
         seed=stage.params.seed,
         outcome=section.outcome,
+        shaped=None if section.shaping == "none" else partial(_shaped, stage, rollouts),
+    )
+    turns = read_turns(layout.episodes(stage.iteration))
+    report = coverage_report(turns, key=section.key, gamma=section.gamma, outcome=section.outcome)
+    picture = stage.scratch / f"coverage-{stage.iteration}.png"
+    draw_coverage(report, picture)
+    with stage.tracking():
+        stage.tracker.log_files(picture, folder="plots")
+    return {**figures, "coverage": report}
+
+
+def _shaped(stage: Stage, rollouts: pa.Table, turns: Turns, q_N: np.ndarray, side_N: np.ndarray) -> np.ndarray:
+    """Labels shaped with V^μ of the rollouts' own policy, or of the one whose PRM ``label.reference`` is."""
+    section = stage.params.label
+    if section.reference is None:
+        value_N = visited_values(turns, key=section.key, side_N=side_N, gamma=section.gamma)
+    else:
+        use(stage.params.compute)
+        prm = load_policy(section.reference, kind="prm", device=stage.params.compute.device)
+        scores = score_episodes(prm.model, prm.renderer, list(episodes_from_table(rollouts)), _SCORING_TOKENS)
+        value_N = scored_values(np.concatenate(scores), turns, gamma=section.gamma)
+    return shaped_labels(
+        turns,
+        q_N,
+        value_N,
+        shaping=section.shaping,
+        alpha=section.alpha,
+        gamma=section.gamma,
+        key=section.key,
+        discount_from=section.discount_from,
+        side_N=side_N,
     )
 
 

@@ -141,6 +141,12 @@ class Label(Section):
     outcome: Literal["signed", "binary"]
     continuations: Count
     """Of ``branching``: fresh rollouts from each turn."""
+    shaping: Literal["none", "blend", "potential"]
+    """With a reference policy's advantage: ``blend`` (paper A), ``potential`` (the reference code's)."""
+    alpha: Annotated[float, Field(ge=0, le=1)]
+    """Of ``blend``: the weight of the advantage."""
+    reference: str | None
+    """The folder of a PRM of the reference policy; null: the policy that played the rollouts, by its visits."""
     validation_share: Annotated[float, Field(gt=0, lt=1)]
     min_std: NotNegative
     """The gate's floor under the standard deviation of q."""
@@ -342,9 +348,13 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if params.rollout.steered and params.model.source == "scratch":
         allowed = "0 for a policy trained from scratch, which reads no instructions; rollout.exploration is for it"
         yield "rollout.steered", params.rollout.steered, allowed
-    if (params.label.credit == "gae") != (params.prm.loss == "promise_progress"):
-        allowed = "gae with prm.loss promise_progress, and only with it"
-        yield "label.credit", params.label.credit, allowed
+    for credit, loss in (("gae", "promise_progress"), ("inverse", "inverse")):
+        if (params.label.credit == credit) != (params.prm.loss == loss):
+            yield "label.credit", params.label.credit, f"{credit} with prm.loss {loss}, and only with it"
+    if params.label.shaping != "none" and params.label.credit != "monte_carlo":
+        yield "label.shaping", params.label.shaping, "none unless label.credit is monte_carlo"
+    if params.label.shaping == "blend" and params.label.outcome != "binary":
+        yield "label.outcome", params.label.outcome, "binary where label.shaping is blend (R in {0, 1})"
     if params.label.credit == "inverse" and params.policy.imitation:
         yield "policy.imitation", params.policy.imitation, "0 with label.credit inverse, which reads no outcome"
     if params.policy.save_every % params.policy.refresh_every:

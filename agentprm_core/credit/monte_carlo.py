@@ -5,8 +5,8 @@ Shards of episodes in, one sorted Parquet file of labels out, by columns: a mill
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -104,10 +104,12 @@ def label_monte_carlo(
     validation_share: float,
     seed: int,
     outcome: str = "signed",
+    shaped: Callable[[Turns, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> dict[str, float]:
     """Label a dataset of episodes: one row a turn in schema LABELS, sorted by game, episode, turn.
 
     ``out`` appears whole or not at all, with the same bytes for the same input. ``key`` is one of ``turns.KEYS``.
+    ``shaped`` (turns, Q̂ of each, side of each) makes other labels of them (:mod:`agentprm_core.credit.shaping`).
     Returns counts, the moments of q, and the coverage of *both* keys: the share of turns whose (s,a) was visited at
     least twice, and the mean visits a key.
 
@@ -121,6 +123,8 @@ def label_monte_carlo(
     visits = monte_carlo_q(
         turns, gamma=gamma, key=key, side_N=side[turns.game_N], discount_from=discount_from, outcome=outcome
     )
+    if shaped:
+        visits = replace(visits, q_N=shaped(turns, visits.q_N, side[turns.game_N]))
     write_labels(label_batches(turns, visits, side), out)
     return {**_counts(turns, side, visits), **coverage_of_keys(turns)}
 

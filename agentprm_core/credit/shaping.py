@@ -7,8 +7,64 @@ from __future__ import annotations
 
 import numpy as np
 
+from agentprm_core.credit.monte_carlo import returns, visit_statistics
+from agentprm_core.credit.turns import Turns
+
+SHAPINGS = ("none", "blend", "potential")
+"""``blend``: :func:`blend`, the paper's. ``potential``: :func:`potential_shaped`, squashed, the reference code's."""
+
 STEEPNESS = 3.0
 """c of the reference implementation's σ((q − mean)·c/IQR)."""
+
+
+def visited_values(turns: Turns, *, key: str, side_N: np.ndarray, gamma: float) -> np.ndarray:
+    """float64 [N] in [0,1]: V^μ(s_t) as the mean return over all visits to the state, where μ played the turns itself.
+    R ∈ {0, 1}; ``side_N`` as in :func:`agentprm_core.credit.monte_carlo.monte_carlo_q`."""
+    return visit_statistics(
+        turns.states(key) + side_N.astype(np.uint64), returns(turns, gamma=gamma, outcome="binary")
+    ).q_N
+
+
+def scored_values(score_N: np.ndarray, turns: Turns, *, gamma: float) -> np.ndarray:
+    """float64 [N] in [0,1]: V^μ(s_t) from Q^μ(s_t, a_t), a PRM's scores of the turns.
+
+    The world is deterministic and rewards only the end, so V^μ(s_{t+1}) = Q^μ(s_t, a_t) / γ. V^μ(s_0) is the mean of
+    Q^μ(s_0, a_0) over the game's episodes: an expectation over the actions of who played, not of μ.
+    """
+    value_N = np.minimum(np.append(0.0, score_N[:-1].astype(np.float64)) / gamma, 1.0)
+    game_E, first_E = turns.game_N[turns.starts_E], score_N[turns.starts_E]
+    mean = np.bincount(game_E, weights=first_E) / np.maximum(np.bincount(game_E), 1)
+    value_N[turns.starts_E] = mean[game_E]
+    return value_N
+
+
+def shaped_labels(
+    turns: Turns,
+    q_N: np.ndarray,
+    value_N: np.ndarray,
+    *,
+    shaping: str,
+    alpha: float,
+    gamma: float,
+    key: str,
+    discount_from: str,
+    side_N: np.ndarray,
+) -> np.ndarray:
+    """float64 [N] in [0,1]: labels shaped with V^μ, one value a (s,a), which the visits to it share.
+
+    ``shaping`` is ``blend`` or ``potential``; ``alpha`` is the blend's. ``q_N`` are Monte Carlo labels of R ∈ {0, 1}.
+
+    Raises:
+        ValueError: as :func:`blend`, :func:`soft_labels` and :func:`reference_advantage`.
+    """
+    key_N = turns.state_actions(key) + side_N.astype(np.uint64)
+    if shaping == "blend":
+        advantage_N = reference_advantage(value_N, turns.won_E.astype(np.float64), turns.starts_E, gamma=gamma)
+        return blend(q_N, visit_statistics(key_N, advantage_N).q_N, alpha=alpha)
+    signed_N = 2 * returns(turns, gamma=gamma, discount_from=discount_from, outcome="signed") - 1
+    mean_N = visit_statistics(key_N, potential_shaped(signed_N, value_N, turns.starts_E, gamma=gamma)).q_N
+    _, first, back = np.unique(key_N, return_index=True, return_inverse=True)
+    return soft_labels(mean_N[first])[back]
 
 
 def reference_advantage(

@@ -3,7 +3,19 @@
 import numpy as np
 import pytest
 
-from agentprm_core.credit.shaping import blend, potential_shaped, reference_advantage, soft_labels
+from agentprm_core.credit.monte_carlo import monte_carlo_q
+from agentprm_core.credit.shaping import (
+    blend,
+    potential_shaped,
+    reference_advantage,
+    scored_values,
+    shaped_labels,
+    soft_labels,
+    visited_values,
+)
+from agentprm_core.credit.turns import turns_from_table
+from agentprm_core.datasets import episodes_to_table
+from tests.core.corridor import RIGHT, START, exact_q, play
 
 VALUE, STARTS = (
     np.array([0.2, 0.5, 0.8, 0.4]),
@@ -33,6 +45,60 @@ def test_the_codes_variant():
     iqr = np.percentile(shaped, 75) - np.percentile(shaped, 25)
     np.testing.assert_allclose(labels, 1 / (1 + np.exp(-3 * (shaped - shaped.mean()) / iqr)))
     assert ((labels > 0) & (labels < 1)).all() and (np.argsort(labels) == np.argsort(shaped)).all()
+
+
+GAMMA = 0.9
+Q = exact_q(GAMMA)
+V = {cell: RIGHT[cell] * Q[cell, "right"] + (1 - RIGHT[cell]) * Q[cell, "left"] for cell in RIGHT}
+
+
+@pytest.fixture(scope="module")
+def walked():
+    """Turns of the corridor, and the cell, the exact Q and V of each."""
+    episodes = [play(seed, seed) for seed in range(400)]
+    turns = turns_from_table(episodes_to_table(episodes, iteration=1, method="policy", policy="x"))
+    steps = [(int(turn.state_key.split()[1]), turn.action) for episode in episodes for turn in episode.turns]
+    return turns, np.array([Q[step] for step in steps]), np.array([V[cell] for cell, _ in steps])
+
+
+def test_values_from_visits_and_from_scores_are_those_of_the_corridor(walked):
+    turns, q_N, v_N = walked
+    nobody = np.zeros(len(q_N), bool)
+    np.testing.assert_allclose(visited_values(turns, key="state", side_N=nobody, gamma=GAMMA), v_N, atol=0.05)
+    found = scored_values(q_N.astype(np.float32), turns, gamma=GAMMA)
+    first = np.isin(np.arange(len(q_N)), turns.starts_E)
+    np.testing.assert_allclose(found[~first], v_N[~first], atol=1e-6)
+    assert len(set(found[first])) == 1  # one game
+    assert found[first][0] == pytest.approx(V[START], abs=0.03)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_with_true_values_the_blend_takes_its_share_of_the_labels_noise_away(walked, alpha):
+    turns, q_N, v_N = walked
+    nobody = np.zeros(len(q_N), bool)
+    noisy_N = monte_carlo_q(turns, gamma=GAMMA, key="state", side_N=nobody, outcome="binary").q_N
+    how = {"shaping": "blend", "alpha": alpha, "gamma": GAMMA, "key": "state", "discount_from": "end"}
+    label_N = shaped_labels(turns, noisy_N, v_N, **how, side_N=nobody)
+    exact_N = (1 - alpha) * q_N + alpha * (q_N - v_N + 1) / 2  # A = Q − V
+    np.testing.assert_allclose(label_N - exact_N, (1 - alpha) * (noisy_N - q_N), atol=1e-12)
+    assert np.abs(noisy_N - q_N).max() > 0.01
+
+
+def test_the_codes_labels_by_a_dictionary(walked):
+    turns, q_N, v_N = walked
+    side_N = turns.episode_N % 3 == 0
+    how = {"shaping": "potential", "alpha": 0.5, "gamma": GAMMA, "key": "state", "discount_from": "start"}
+    label_N = shaped_labels(turns, q_N, v_N, **how, side_N=side_N)
+    seen: dict[tuple, list[float]] = {}
+    names = list(zip(turns.world_N.tolist(), turns.action_N.tolist(), side_N.tolist()))
+    ends = set((np.append(turns.starts_E[1:], len(q_N)) - 1).tolist())
+    won_N = turns.per_turn(turns.won_E)
+    for n, name in enumerate(names):
+        q = GAMMA ** int(turns.turn_N[n]) * (1 if won_N[n] else -1)
+        seen.setdefault(name, []).append(q if n in ends else q + GAMMA * v_N[n + 1] - v_N[n])
+    keys = {name: number for number, name in enumerate(seen)}
+    expected = soft_labels(np.array([np.mean(values) for values in seen.values()]))
+    np.testing.assert_allclose(label_N, expected[[keys[name] for name in names]], atol=1e-9)
 
 
 def test_bad_input():

@@ -48,6 +48,7 @@ def test_the_default_parameters_are_valid():
         ("demos.games", 10**6, "demos.games: 1000000 is not allowed: at most games.train"),
         ("games.source", "published", "games.published_root: None is not allowed: the folder alfworld-download filled"),
         ("prm.loss", "inverse", "label.credit: 'monte_carlo' is not allowed: inverse with prm.loss inverse, and only"),
+        ("label.shaping", "potentials", "label.shaping: 'potentials' is not allowed: should be 'none', 'blend' or"),
         ("iterations.7", {"prev": 6}, "iterations.7: {'prev': 6} is not allowed"),
         ("policies.0.prm", 9, "policies.0.prm: 9 is not allowed: one of the iterations"),
     ],

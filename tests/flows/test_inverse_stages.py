@@ -30,9 +30,9 @@ TINY = {
 }
 
 
-def write_params(folder: Path, **changes) -> None:
+def write_params(folder: Path, profiles: tuple[str, ...] = ("smoke", "inverse"), **changes) -> None:
     params = yaml.safe_load((ROOT / PARAMS).read_text())
-    for name in ("smoke", "inverse"):
+    for name in profiles:
         overridden(params, yaml.safe_load((ROOT / f"profiles/{name}.yaml").read_text()))
     (folder / PARAMS).write_text(yaml.safe_dump(overridden(overridden(params, TINY), changes)))
 

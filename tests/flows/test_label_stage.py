@@ -1,0 +1,68 @@
+"""Stage ``label`` on toy rollouts: the coverage report and its picture, and labels shaped with a reference policy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mlflow import MlflowClient
+
+from agentprm_core.datasets import read_table, whole
+from agentprm_core.policy.models import save_policy
+from agentprm_core.prm.model import new_prm
+from agentprm_core.types import LABELS
+from tasks import label, layout
+from tasks.stage import run_stage
+from tests.flows.test_inverse_stages import write_data, write_params
+from tests.model import text_world
+
+
+@pytest.fixture
+def labelled(tmp_path, monkeypatch):
+    """q by turn under these parameters of the stage."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    write_data(None)
+
+    def run(**section) -> np.ndarray:
+        write_params(tmp_path, ("smoke",), label={"gamma": 0.9, **section})
+        run_stage("label", label.work, iterated=True, gated=True, arguments=["--iteration", "1"])
+        return read_table(layout.labels(1), LABELS)["q"].to_numpy()
+
+    return run
+
+
+def reference(path: Path) -> None:
+    """A PRM whose scores vary."""
+    renderer = text_world.renderer()
+    model = new_prm(text_world.small_model(renderer, seed=3))
+    torch.manual_seed(0)
+    torch.nn.init.normal_(model.score.weight, std=1.0)
+    with whole(path) as folder:
+        save_policy(model, renderer.tokenizer, folder, kind="prm")
+
+
+def test_coverage_and_shaping(labelled, tmp_path):
+    plain = labelled()
+    the_report_is_with_the_figures_and_its_picture_in_mlflow(tmp_path)
+    own = labelled(shaping="blend", alpha=0.25)
+    reference(tmp_path / "reference")
+    of_another = labelled(shaping="blend", alpha=0.25, reference="reference")
+    for shaped in (own, of_another):
+        assert np.abs(shaped - 0.75 * plain - 0.125).max() <= 0.125 + 1e-6  # the rest is 0.25 A / 2, A in [-1, 1]
+        assert np.abs(shaped - plain).max() > 0.01
+    assert not np.allclose(own, of_another)
+
+
+def the_report_is_with_the_figures_and_its_picture_in_mlflow(folder: Path) -> None:
+    report = json.loads(layout.metrics("label-1").read_text())["coverage"]
+    turns = sum(row["turns"] for row in report["visits"])
+    assert turns == read_table(layout.labels(1), LABELS).num_rows
+    assert {"share", "correlation", "mse", "by_visits"} <= report["held_out"].keys()
+    runs = json.loads((folder / ".scratch/mlflow_runs.json").read_text())
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    assert [file.path for file in client.list_artifacts(runs["label@1"], "plots")] == ["plots/coverage-1.png"]
+    assert "label.coverage.held_out.correlation" in client.get_run(runs["label@1"]).data.metrics
