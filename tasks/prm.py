@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -27,7 +28,7 @@ from agentprm_core.types import EPISODES, LABELS
 from tasks import layout
 from tasks.compute import training_settings, use
 from tasks.inverse import inverse_episodes
-from tasks.stage import Stage, run_stage, write_json
+from tasks.stage import Stage, StageError, run_stage, write_json
 
 Trained = tuple[PreTrainedModel, dict, list[Labelled]]
 """The model, the trainer's figures, and the held-out episodes to measure its ranking at."""
@@ -54,6 +55,8 @@ def _labelled(stage: Stage, policy: Policy) -> Trained:
     section = stage.params.prm
     stage.read(layout.labels(stage.iteration))
     train, held_out = labelled(stage)
+    if section.loss == "relative":
+        check_pairs(train, section.margin, layout.rollouts(stage.iteration))
     settings = PrmSettings(
         **training_settings(stage, section),
         epochs=section.epochs,
@@ -105,6 +108,24 @@ def labelled(stage: Stage) -> tuple[list[Labelled], list[Labelled]]:
         sides[splits[first]].append(Labelled(episode, q_T, tried[episode.game_id, episode.index]))
         first += episode.length
     return sides["train"], sides["validation"]
+
+
+def check_pairs(items: Sequence[Labelled], margin: float, where: Path) -> None:
+    """Raises StageError where no state has two actions whose values differ enough for the relative loss."""
+    for item in items:
+        values: dict[int, list[float]] = defaultdict(list)
+        for tried in item.tried:
+            values[tried.turn].append(tried.q)
+        for turn, found in values.items():
+            known = found if np.isnan(item.q[turn]) else [*found, float(item.q[turn])]
+            if max(known) - min(known) > margin:
+                return
+    raise StageError(
+        f"{where}: no state of a training game has two tried actions whose values differ by more than prm.margin, "
+        f"{margin}, and prm.loss relative learns from nothing else. Try actions at more of them "
+        "(rollout.branch.train_states, rollout.branch.actions, rollout.branch.temperature), lower prm.margin, or set "
+        "prm.loss: bce"
+    )
 
 
 def start(stage: Stage, policy: Policy):

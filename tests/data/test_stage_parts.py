@@ -1,17 +1,23 @@
 """Parts of the stages that decide what data is: which games, which mistakes, where time went."""
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from agentprm_core.envs import make_world
+from agentprm_core.envs.alfworld.expert import Expert
 from agentprm_core.envs.alfworld.households import generate_games
+from agentprm_core.prm.rows import Labelled, Tried
 from tasks.clock import Clock, read_timing, write_timing
 from tasks.demos import choose, demonstrate
 from tasks.params import Demos
+from tasks.prm import check_pairs
 from tasks.reports import iteration_report, iterations_text
 from tasks.rollout import share_of
+from tasks.stage import StageError
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +53,37 @@ def test_an_expert_with_mistakes_still_wins_and_needs_longer(games):
         return [episode.length for episode in episodes]
 
     assert sum(lengths(0.4)) > 1.2 * sum(lengths(0.0))
+
+
+def test_mistakes_of_the_expert_are_random_commands_that_it_goes_on_from(games):
+    world, share = make_world("fast"), 0.3
+    section = Demos(games=1, max_turns=50, knowledge=1.0, corrupt=share)
+    odd = turns = 0
+    for seed, game in enumerate(games):
+        episode, expert = demonstrate(world, game, section, seed), Expert(seed, section.knowledge)
+        seen, done = world.reset(game), None
+        for turn in episode.turns:
+            assert (turn.observation, turn.admissible) == (seen.text, seen.admissible)  # what the mistake led to
+            mistaken = expert.act(seen.text, done) != turn.action
+            assert turn.action in seen.admissible or not mistaken
+            odd, turns = odd + mistaken, turns + 1
+            seen, done = world.step(turn.action), turn.action
+        assert seen.won == episode.won
+    assert abs(odd / turns - share) < 0.1  # a random command is the expert's own now and then
+
+
+def test_a_relative_loss_without_pairs_says_what_to_do():
+    def item(*worths: float) -> Labelled:
+        tried = [Tried(1, f"go to desk {n}", q) for n, q in enumerate(worths)]
+        return Labelled(SimpleNamespace(), np.array([0.9, np.nan, 0.1]), tried)
+
+    check_pairs([item(), item(0.5, 0.56)], 0.05, Path("data/rollouts/1"))
+    with pytest.raises(StageError) as stopped:
+        check_pairs([item(), item(0.5), item(0.5, 0.54)], 0.05, Path("data/rollouts/1"))
+    assert str(stopped.value).startswith(
+        "data/rollouts/1: no state of a training game has two tried actions whose values differ by more than "
+        "prm.margin, 0.05, and prm.loss relative learns from nothing else. Try actions at more of them (rollout.branch."
+    )
 
 
 def test_the_clock_books_time_to_names(tmp_path, monkeypatch):
