@@ -5,7 +5,7 @@ of every episode through ``model.generate``, finished ones included, until the s
 not the method's: it plays in the fast engine too, and its prompts are ours.
 
     python -m benchmarks.rollouts --json
-    python -m benchmarks.rollouts --growth --plot docs/rollouts.svg --json   # 64 to 4,096 episodes at once
+    python -m benchmarks.rollouts --growth --plot docs/rollouts.png --json   # 64 to 4,096 episodes at once
     python -m benchmarks.rollouts --policy data/checkpoints/policy/3 --device cuda --dtype bfloat16 --slots 2048 --json
 
 Without ``--policy`` one is trained first, on ``--demos`` demonstrations. ``--clock cpu`` counts CPU seconds of this
@@ -194,18 +194,23 @@ def growth(policy: Policy, games: Sequence[Game], args: argparse.Namespace) -> l
 def draw(rows: list[dict], path: Path) -> None:
     import matplotlib
 
-    matplotlib.use("svg")
+    matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), dpi=120, layout="constrained")
     slots = [row["slots"] for row in rows]
-    left.plot(slots, [row["turns_per_s"] for row in rows], "o-")
-    left.set(xscale="log", xlabel="episodes at once", ylabel="turns a second", ylim=(0, None))
+    rates = [row["turns_per_s"] for row in rows]
+    left.plot(slots, rates, "o-")
+    left.set(xlabel="episodes at once", ylabel="turns a second", ylim=(0, 1.1 * max(rates)))
     right.plot(slots, [row["cache_mb"] for row in rows], "o-", label="key-value cache")
     right.plot(slots, [row["peak_rss_mb"] for row in rows], "s--", label="process, peak")
-    right.set(xscale="log", yscale="log", xlabel="episodes at once", ylabel="MiB")
+    right.set(yscale="log", xlabel="episodes at once", ylabel="MiB")
     right.legend()
-    figure.savefig(path)
+    for axes in (left, right):
+        axes.set_xscale("log", base=4)
+        axes.set_xticks(slots, [f"{n:,}" for n in slots])
+        axes.minorticks_off()
+    figure.savefig(path, metadata={"Software": None})
 
 
 def main() -> None:

@@ -114,6 +114,26 @@ def test_sampling_many_leaves_the_conversation_as_it_was():
     assert texts[0][0].log_prob == pytest.approx(texts[1][0].log_prob, abs=1e-4)
 
 
+def test_forks_share_what_was_read_and_go_their_own_ways():
+    policy, world = toy.policy(), toy.ToyWorld()
+    seen = world.reset(toy.game(1))
+    player = sampler(policy, temperature=3.0, slots=13)
+    trunk = player.open(seed=5)
+    player.see(trunk, seen.text, seen.admissible)
+    first = decide(player, trunk, 1)[0].action
+    read = player.tokens_read
+    forks = [player.fork(trunk, seed) for seed in range(12)]
+    actions = [decide(player, fork, 1)[0].action for fork in forks]
+    assert player.tokens_read - read < 12 * read / 2, "the history is not read again"
+    alone = sampler(policy, temperature=3.0)
+    seat = alone.open(seed=7)
+    alone.see(seat, seen.text, seen.admissible)
+    assert decide(alone, seat, 1)[0].action == actions[7], "a fork is a conversation of its own seed"
+    assert len(set(actions)) > 1
+    player.tell(trunk, first)
+    assert player.see(trunk, world.step(first).text, seen.admissible), "and leaves the one it came from alone"
+
+
 def test_a_lone_command_needs_no_model_call():
     player = sampler(toy.policy())
     seat = player.open(seed=0)
