@@ -51,12 +51,12 @@ def work(stage: Stage) -> None:
         label_inverse(stage)
         return
     digest = _digest_of_player(stage.iteration)
-    rollouts = read_table(layout.episodes(stage.iteration), EPISODES)
     aside = stage.scratch / "labels.parquet"
     label = _branching if section.credit == "branching" else _monte_carlo
-    figures = label(stage, rollouts, digest, aside)
+    figures = label(stage, digest, aside)
     labels = read_table(aside, LABELS)
-    stage.gate(labels_suite(labels, rollouts.num_rows, section.min_std))
+    turns = pq.read_metadata(layout.episodes(stage.iteration)).num_rows
+    stage.gate(labels_suite(labels, turns, section.min_std))
     write_table(labels, out)
     stage.report(figures)
     stage.wrote(out)
@@ -66,7 +66,7 @@ def _digest_of_player(iteration: int) -> str:
     """π_{i−1}'s digest. Raises StageError unless it played every episode of the iteration."""
     path, source = layout.episodes(iteration), layout.policy(iteration - 1)
     digest = checkpoint_digest(source)
-    players = pq.read_table(path, columns=["policy"])["policy"]
+    players = pq.read_table(path, columns=["policy"], read_dictionary=["policy"])["policy"]  # one digest, many rows
     others = sorted(set(pc.unique(players).to_pylist()) - {digest})
     if others:
         raise StageError(
@@ -76,8 +76,11 @@ def _digest_of_player(iteration: int) -> str:
     return digest
 
 
-def _monte_carlo(stage: Stage, rollouts: pa.Table, digest: str, aside: Path) -> dict:
-    """Mean returns, shaped where params.yaml asks for it; and whether these labels can be trusted."""
+def _monte_carlo(stage: Stage, digest: str, aside: Path) -> dict:
+    """Mean returns, shaped where params.yaml asks for it; and whether these labels can be trusted.
+
+    The texts of the rollouts stream past: they are never in memory at once, unless another PRM is to read them.
+    """
     from tasks.figures import coverage as draw_coverage
 
     section = stage.params.label
@@ -90,7 +93,7 @@ def _monte_carlo(stage: Stage, rollouts: pa.Table, digest: str, aside: Path) -> 
         validation_share=section.validation_share,
         seed=stage.params.seed,
         outcome=section.outcome,
-        shaped=None if section.shaping == "none" else partial(_shaped, stage, rollouts),
+        shaped=None if section.shaping == "none" else partial(_shaped, stage),
     )
     turns = read_turns(layout.episodes(stage.iteration))
     report = coverage_report(turns, key=section.key, gamma=section.gamma, outcome=section.outcome)
@@ -101,7 +104,7 @@ def _monte_carlo(stage: Stage, rollouts: pa.Table, digest: str, aside: Path) -> 
     return {**figures, "coverage": report}
 
 
-def _shaped(stage: Stage, rollouts: pa.Table, turns: Turns, q_N: np.ndarray, side_N: np.ndarray) -> np.ndarray:
+def _shaped(stage: Stage, turns: Turns, q_N: np.ndarray, side_N: np.ndarray) -> np.ndarray:
     """Labels shaped with V^μ of the rollouts' own policy, or of the one whose PRM ``label.reference`` is."""
     section = stage.params.label
     if section.reference is None:
@@ -109,7 +112,8 @@ def _shaped(stage: Stage, rollouts: pa.Table, turns: Turns, q_N: np.ndarray, sid
     else:
         use(stage.params.compute)
         prm = load_policy(section.reference, kind="prm", device=stage.params.compute.device)
-        scores = score_episodes(prm.model, prm.renderer, list(episodes_from_table(rollouts)), _SCORING_TOKENS)
+        episodes = list(episodes_from_table(read_table(layout.episodes(stage.iteration), EPISODES)))
+        scores = score_episodes(prm.model, prm.renderer, episodes, _SCORING_TOKENS)
         value_N = scored_values(np.concatenate(scores), turns, gamma=section.gamma)
     return shaped_labels(
         turns,
@@ -124,11 +128,12 @@ def _shaped(stage: Stage, rollouts: pa.Table, turns: Turns, q_N: np.ndarray, sid
     )
 
 
-def _branching(stage: Stage, rollouts: pa.Table, digest: str, aside: Path) -> dict:
+def _branching(stage: Stage, digest: str, aside: Path) -> dict:
     """Fresh rollouts from every turn. Finished portions are kept in scratch, as the stage ``rollout`` keeps its own."""
     params, section = stage.params, stage.params.label
     use(params.compute)
     policy = load_policy(layout.policy(stage.prev), device=params.compute.device)
+    rollouts = read_table(layout.episodes(stage.iteration), EPISODES)
     played = set(pc.unique(rollouts["game_id"]).to_pylist())
     games = {g.id: g for g in games_from_table(read_table(layout.games("train"), GAMES)) if g.id in played}
     episodes = list(episodes_from_table(rollouts))
