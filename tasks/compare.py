@@ -21,7 +21,10 @@ from tasks.stage import Stage, read_json, run_stage, write_json
 
 ONCE = ("games", "demos", "sft")
 """Stages whose time is iteration 0's, with its evaluation."""
+PLAIN = ("greedy", "sample")
+"""How a policy plays alone, the one that searches are held against first."""
 LOOP = ("rollout", "label", "prm", "policy")
+PICTURES = ("success", "task_types", "search_gain", "calibration", "scores_by_turn", "scores", "hacking")
 
 
 def work(stage: Stage) -> None:
@@ -43,13 +46,22 @@ def work(stage: Stage) -> None:
 
 
 def compared(outcomes: pa.Table) -> list[dict]:
-    """Rows of the table, each with ``paired``: the test against the iteration before on the same games, or None."""
+    """Rows of the table. ``paired`` is the test against the iteration before on the same games, or None. For searches
+    ``over_policy`` is the test against the policy's own play, ``policy_decoding``: greedy, or sampled where it was not
+    played greedily; both None for the other rows, and where neither was played."""
     rows = summary(outcomes)
     for row in rows:
-        same = {name: row[name] for name in ("split", "decoding", "constrained")}
-        before = wins(outcomes, iteration=row["iteration"] - 1, **same)
-        after = wins(outcomes, iteration=row["iteration"], **same)
-        row["paired"] = asdict(paired_test(before, after)) if before else None
+        same = {name: row[name] for name in ("split", "constrained")}
+        won = wins(outcomes, iteration=row["iteration"], decoding=row["decoding"], **same)
+        before = wins(outcomes, iteration=row["iteration"] - 1, decoding=row["decoding"], **same)
+        row["paired"] = asdict(paired_test(before, won)) if before else None
+        row["over_policy"] = row["policy_decoding"] = None
+        if row["decoding"] in PLAIN:
+            continue
+        for plain in PLAIN:
+            if alone := wins(outcomes, iteration=row["iteration"], decoding=plain, **same):
+                row |= {"over_policy": asdict(paired_test(alone, won)), "policy_decoding": plain}
+                break
     return rows
 
 
@@ -80,20 +92,34 @@ def _draw(rows: list[dict], stage: Stage) -> None:
     from tasks import figures
 
     deciding = _deciding(rows, stage)
-    pictures = [layout.PLOTS / f"{name}.png" for name in ("success", "task_types", "calibration", "scores")]
-    figures.success_by_iteration(rows, pictures[0])
-    figures.success_by_task_type(deciding, pictures[1])
-    bins = {int(i): read_json(layout.metrics(f"prm-{i}"))["validation"]["calibration"] for i in stage.params.iterations}
+    prms = {int(i): read_json(layout.metrics(f"prm-{i}")) for i in stage.params.iterations}
     target = "share of expert turns" if stage.params.prm.loss == "inverse" else "measured return"
-    figures.calibration(bins, pictures[2], target)
-    figures.score_against_success([row for row in rows if row["decoding"] == deciding[0]["decoding"]], pictures[3])
+    pictures = {name: layout.PLOTS / f"{name}.png" for name in PICTURES}
+    figures.success_by_iteration(rows, pictures["success"])
+    figures.success_by_task_type(deciding, pictures["task_types"])
+    figures.gain_of_search([row for row in rows if row["over_policy"]], pictures["search_gain"])
+    figures.calibration(
+        {i: prm["validation"]["calibration"] for i, prm in prms.items()}, pictures["calibration"], target
+    )
+    figures.scores_by_turn({i: prm["by_turn"] for i, prm in prms.items()}, pictures["scores_by_turn"])
+    same_way = [row for row in rows if row["decoding"] == deciding[0]["decoding"]]
+    figures.score_against_success(same_way, pictures["scores"])
+    figures.hacking({int(i): points for i in stage.params.iterations if (points := _followed(i))}, pictures["hacking"])
     series: dict[int, dict] = {}
     for row in rows:
         point = series.setdefault(row["iteration"], {"iteration": row["iteration"]})
         point[f"{row['split']} {row['decoding']}"] = row["success"]
     write_json(list(series.values()), layout.PLOTS / "success.json")
     with stage.tracking():
-        stage.tracker.log_files(*pictures, folder="plots")
+        stage.tracker.log_files(*pictures.values(), folder="plots")
+
+
+def _followed(iteration: str) -> list[dict]:
+    """Points of an update with the PRM's score and the KL to the policy before: of the monitor, whose states stay the
+    same, where it looked, else of the training curve; none of an update that no PRM took part in."""
+    watched = read_json(layout.metrics(f"policy-{iteration}")).get("monitor")
+    points = watched["looks"] if watched else read_json(layout.PLOTS / f"policy-{iteration}.json")
+    return [point for point in points if "kl" in point and "score" in point]
 
 
 def _report(rows: list[dict], iterations: list[int]) -> None:

@@ -72,6 +72,10 @@ def success_by_task_type(rows: Sequence[Mapping], path: Path) -> None:
 def gain_of_search(rows: Sequence[Mapping], path: Path) -> None:
     """What choosing by the PRM adds to the policy's own play, in points with the 95 % interval of the paired
     difference: a panel a split, a line a search. ``rows`` are those whose ``over_policy`` is not None."""
+    if not rows:
+        figure, (panel,) = _panels([None])
+        _nothing(panel, "no search was evaluated beside the policy's own play")
+        return _save(figure, path)
     splits = sorted({row["split"] for row in rows})
     figure, panels = _panels(splits)
     decodings = sorted({row["decoding"] for row in rows})
@@ -88,7 +92,7 @@ def gain_of_search(rows: Sequence[Mapping], path: Path) -> None:
         _frame(panel, f"{split}, {line[0]['games']} games", "iteration of the policy", f"success over {base}, points")
         _by_iteration(panel, rows)
     _legend_below(figure, panels[0])
-    _save(figure, path)
+    return _save(figure, path)
 
 
 def calibration(bins_by_iteration: Mapping[int, Sequence[Mapping]], path: Path, target: str) -> None:
@@ -101,7 +105,8 @@ def calibration(bins_by_iteration: Mapping[int, Sequence[Mapping]], path: Path, 
         turns = sum(b["count"] for b in bins)
         style = _style(number)
         panel.plot(x, y, color=style["color"], linewidth=1)
-        panel.scatter(x, y, [10 + 250 * b["count"] / turns for b in bins], style["color"], style["marker"], alpha=0.8)
+        areas = [10 + 250 * b["count"] / turns for b in bins]
+        panel.scatter(x, y, areas, color=style["color"], marker=style["marker"], alpha=0.8)
         panel.plot([], [], label=f"PRM {iteration}, {turns:,} turns", **style)
     _frame(panel, "Calibration of Q on held-out games", "PRM score", target)
     panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
@@ -169,7 +174,7 @@ def hacking(curves: Mapping[int, Sequence[Mapping]], path: Path) -> None:
     if curves:
         _legend_below(figure, panel)
     else:
-        panel.text(0.5, 0.5, "no PRM took part in an update", ha="center", transform=panel.transAxes)
+        _nothing(panel, "no PRM took part in an update")
     _save(figure, path)
 
 
@@ -258,8 +263,13 @@ def _by_iteration(panel, rows: Sequence[Mapping]) -> None:
 def _legend_below(figure, panel) -> None:
     """One legend of the figure, where it covers no point: as many columns as its width holds."""
     lines, labels = panel.get_legend_handles_labels()
-    columns = max(1, int(figure.get_figwidth() / (0.7 + 0.09 * max(map(len, labels)))))
+    columns = max(1, int(figure.get_figwidth() / (0.9 + 0.11 * max(map(len, labels)))))
     figure.legend(lines, labels, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=columns)
+
+
+def _nothing(panel, why: str) -> None:
+    panel.set_axis_off()
+    panel.text(0.5, 0.5, why, ha="center", transform=panel.transAxes)
 
 
 def _frame(panel, title: str, x: str, y: str) -> None:

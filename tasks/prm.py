@@ -18,11 +18,12 @@ from agentprm_core.branches import BRANCHES
 from agentprm_core.credit.branching import branch_values
 from agentprm_core.datasets import episodes_from_table, read_table, whole
 from agentprm_core.policy.models import Policy, load_policy, new_model, save_policy
+from agentprm_core.prm.by_turn import scores_by_turn
 from agentprm_core.prm.inverse import InverseSettings, train_inverse
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.ranking import ranking_accuracy
 from agentprm_core.prm.rows import Labelled, Tried
-from agentprm_core.prm.score import score_actions
+from agentprm_core.prm.score import score_actions, score_episodes
 from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.types import EPISODES, LABELS
 from tasks import layout
@@ -45,6 +46,7 @@ def work(stage: Stage) -> None:
         save_policy(model, policy.tokenizer, folder, kind="prm")
     curve = figures.pop("curve")
     write_json(curve, layout.PLOTS / f"prm-{i}.json")
+    figures["by_turn"] = by_turn(model, policy, held_out, section.batch_tokens)
     figures |= ranking(model, policy, held_out, stage)
     stage.report_training(figures, curve)
     stage.wrote(layout.prm(i))
@@ -160,6 +162,12 @@ def ranking(model, policy: Policy, held_out: Sequence[Labelled], stage: Stage) -
         name: ranking_accuracy(state, q, np.concatenate(scores), seed=stage.seed, margin=margin)
         for name, margin in margins.items()
     }
+
+
+def by_turn(model: PreTrainedModel, policy: Policy, held_out: Sequence[Labelled], batch_tokens: int) -> list[dict]:
+    """The PRM's scores of held-out episodes, turn by turn."""
+    episodes = [item.episode for item in held_out]
+    return scores_by_turn(score_episodes(model, policy.renderer, episodes, batch_tokens), episodes)
 
 
 def _tried(stage: Stage) -> dict[tuple[str, int], list[Tried]]:
