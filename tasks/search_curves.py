@@ -32,12 +32,13 @@ from agentprm_core.search.efficiency import efficiency
 from agentprm_core.types import Game
 from tasks.compute import quiet
 from tasks.evaluate import find_games, playing_arguments, way_from
-from tasks.playing import SEARCHES, Way, play_games
+from tasks.playing import Way, play_games
 from tasks.reports import aligned
 from tasks.stage import write_json
 
 ALONE = "policy"
 """In the PRM's place where none chooses."""
+SEARCHES = ("best_of_n", "best_trajectory", "beam")
 BUDGETS = ("tokens", "generated")
 """What compute is counted in: tokens that both models read, or tokens of all sampled actions; a game."""
 
