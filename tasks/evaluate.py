@@ -27,6 +27,7 @@ from tasks.compute import quiet, use
 from tasks.demos import choose
 from tasks.playing import METHODS, SEARCHES, Way, play_games, scores
 from tasks.stage import Stage, run_stage, write_json
+from tasks.world import world_model
 
 
 def work(stage: Stage) -> None:
@@ -37,8 +38,9 @@ def work(stage: Stage) -> None:
     stage.read(source, chooser, layout.games("seen"), layout.games("unseen"))
     policy, prm = load_policy(source, device=device), load_policy(chooser, kind="prm", device=device)
     ways = [_way(stage, method) for method in section.decoding]
+    world, of_world = world_model(stage) if "lookahead" in section.decoding else (None, {})
     tables = [
-        _outcomes(stage, split, games, way, policy, prm)
+        _outcomes(stage, split, games, way, policy, prm, world)
         for split, games in _splits(stage).items()
         for way in ways
         if games
@@ -47,7 +49,7 @@ def work(stage: Stage) -> None:
     write_table(outcomes, layout.outcomes(stage.iteration))
     figures = by_split(outcomes)
     write_json(_headline(figures), layout.headline(stage.iteration))
-    stage.report(figures)
+    stage.report({**figures, "world_model": of_world} if of_world else figures)
     stage.wrote(layout.outcomes(stage.iteration))
 
 
@@ -91,12 +93,18 @@ def _way(stage: Stage, method: str) -> Way:
         max_action_tokens=params.model.max_action_tokens,
         slots=section.slots,
         context=params.model.context,
+        depth=section.lookahead.depth,
+        gamma=params.label.gamma,
     )
 
 
-def _outcomes(stage: Stage, split: str, games: list[Game], way: Way, policy: Policy, prm: Policy) -> pa.Table:
+def _outcomes(
+    stage: Stage, split: str, games: list[Game], way: Way, policy: Policy, prm: Policy, world: Policy | None
+) -> pa.Table:
     with stage.clock.lap(f"{split}/{way.name}"):
-        episodes = play_games(policy, prm, games, way, stage.params.seed)
+        episodes = play_games(policy, prm, games, way, stage.params.seed, world)
+        if way.method == "lookahead":
+            print(f"{stage.name}: {split}: {episodes[0].extra['saved']:.0%} of all steps were imagined", flush=True)
         return outcomes_table(
             episodes,
             games,
@@ -142,7 +150,8 @@ def standalone(arguments: argparse.Namespace) -> dict:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     playing_arguments(parser)
-    parser.add_argument("--method", choices=METHODS, default="greedy")
+    known = [method for method in METHODS if method != "lookahead"]  # its world model is trained in the stage
+    parser.add_argument("--method", choices=known, default="greedy")
     parser.add_argument("--prm", type=Path, help="checkpoint folder of the PRM that chooses")
     parser.add_argument("--n", type=int, default=4, help="of best_of_n and best_trajectory (default %(default)s)")
     parser.add_argument("--width", type=int, default=4, help="nodes that beam keeps (default %(default)s)")

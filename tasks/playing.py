@@ -15,20 +15,25 @@ from agentprm_core.prm.score import score_episodes
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.search.beam import BeamSearch
 from agentprm_core.search.best_of_n import BestOfN, best_trajectories
+from agentprm_core.search.lookahead import Lookahead
 from agentprm_core.search.scorer import PrmScorer
+from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
 from tasks.params import decoding_name
 
-METHODS = ("greedy", "sample", "best_of_n", "best_trajectory", "beam")
+METHODS = ("greedy", "sample", "best_of_n", "best_trajectory", "beam", "lookahead")
 SEARCHES = METHODS[2:]
 """Those that a PRM chooses in."""
+MAX_OBSERVATION_TOKENS = 128
+"""Of an imagined observation."""
 _SCORING_TOKENS = 8192
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way of playing. ``n`` is of ``best_of_n`` (actions a turn) and ``best_trajectory`` (episodes a game);
-    ``beam`` keeps ``width`` nodes and draws ``samples`` actions from each."""
+    """One way of playing. ``n`` is of ``best_of_n`` and ``lookahead`` (actions a turn) and ``best_trajectory``
+    (episodes a game); ``beam`` keeps ``width`` nodes and draws ``samples`` actions from each; ``lookahead`` imagines
+    ``depth`` steps, discounted by ``gamma``."""
 
     method: str
     temperature: float
@@ -41,19 +46,28 @@ class Way:
     max_action_tokens: int
     slots: int
     context: int
+    depth: int = 0
+    gamma: float = 1.0
 
     @property
     def name(self) -> str:
         return decoding_name(self.method, self.n, self.width, self.samples)
 
 
-def play_games(policy: Policy, prm: Policy | None, games: Sequence[Game], way: Way, seed: int) -> list[Episode]:
-    """Every game once, sorted by id; ``extra`` holds all that finding the episode cost: ``cost`` and ``world_steps``.
+def play_games(
+    policy: Policy, prm: Policy | None, games: Sequence[Game], way: Way, seed: int, world: Policy | None = None
+) -> list[Episode]:
+    """Every game once, sorted by id; ``extra`` holds all that finding the episode cost: ``cost`` and ``world_steps``,
+    and of ``lookahead`` ``saved``, the share of all steps of all games that were imagined by ``world``.
 
-    Raises ValueError where the method needs a PRM and there is none.
+    Raises ValueError where the method needs a PRM or a world model and there is none.
     """
     if way.method in SEARCHES and prm is None:
         raise ValueError(f"{way.method} needs a PRM to choose")
+    if way.method == "lookahead":
+        if world is None:
+            raise ValueError("lookahead needs a world model")
+        return _ahead(policy, prm, world, starts(games, 1, seed), way)
     begun = starts(games, way.n if way.method == "best_trajectory" else 1, seed)
     sampler = Sampler(
         policy,
@@ -82,6 +96,26 @@ def _played(sampler: Sampler, prm: Policy | None, begun: list[Start], way: Way) 
         return list(BeamSearch(sampler, scorer, width=way.width, samples=way.samples).search(begun, **how))
     player = BestOfN(sampler, prm, samples=way.n) if way.method == "best_of_n" else sampler
     return [replace(e, extra={**e.extra, "world_steps": e.length}) for e in play(player, begun, **how)]
+
+
+def _ahead(policy: Policy, prm: Policy, world: Policy, begun: list[Start], way: Way) -> list[Episode]:
+    """Each with the world model's seats beside the policy's, so fewer games at once."""
+    context = min(way.context, policy.model.config.max_position_embeddings)
+    seats = max(1, way.slots // (1 + way.n))
+    futures = seats * (1 + way.n)
+    how = {"context": context, "temperature": way.temperature, "max_action_tokens": way.max_action_tokens}
+    player = Lookahead(
+        Sampler(policy, slots=seats, constrained=way.constrained, **how),
+        Sampler(policy, slots=futures, constrained=False, **how),
+        PrmScorer(prm, slots=futures, context=context, max_action_tokens=way.max_action_tokens),
+        LearntModel(world, slots=futures, context=context, max_observation_tokens=MAX_OBSERVATION_TOKENS),
+        samples=way.n,
+        depth=way.depth,
+        gamma=way.gamma,
+    )
+    played = list(play(player, begun, engine=way.engine, max_turns=way.max_turns, progress=sys.stderr.isatty()))
+    spent = [replace(e, extra={**e.extra, "world_steps": e.length, "saved": player.saved}) for e in played]
+    return sorted(spent, key=lambda episode: episode.game_id)
 
 
 def _best(played: list[Episode], prm: Policy) -> list[Episode]:

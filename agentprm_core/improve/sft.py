@@ -25,7 +25,9 @@ from agentprm_core.types import Episode
 @dataclass(frozen=True)
 class SftSettings(TrainSettings):
     observation_weight: float = 0.5
-    """Loss weight of an observation's token; an action's is 1."""
+    """Loss weight of an observation's token."""
+    action_weight: float = 1.0
+    """Of an action's; 0 trains a world model (:mod:`agentprm_core.search.world_model`)."""
 
 
 def train_sft(
@@ -35,21 +37,29 @@ def train_sft(
 
     Returns:
         The model, and :func:`agentprm_core.training.trainer.fit`'s metrics; the curve also has ``action_loss`` and
-        ``observation_loss`` (nats a token) and ``action_accuracy`` (share of action tokens that are the likeliest).
+        ``observation_loss`` (nats a token), ``action_accuracy`` and ``observation_accuracy`` (shares of tokens that are
+        the likeliest); where neither has weight they are left out.
 
     Raises:
         ValueError: no episodes, or one longer than the model's context (names it).
     """
-    rows = [sft_row(episode, renderer, model, settings.observation_weight) for episode in episodes]
+    weights = settings.observation_weight, settings.action_weight
+    rows = [sft_row(episode, renderer, model, *weights) for episode in episodes]
     return model, fit(EpisodeTrainer(model, rows, sft_objective, settings, scratch))
 
 
-def sft_row(episode: Episode, renderer: Renderer, model: PreTrainedModel, observation_weight: float) -> Row:
+def sft_row(
+    episode: Episode,
+    renderer: Renderer,
+    model: PreTrainedModel,
+    observation_weight: float,
+    action_weight: float = 1.0,
+) -> Row:
     """The episode's tokens with the loss weight of predicting each; the first cannot be predicted."""
     rendered = renderer.episode(episode.turns)
     check_fits(len(rendered.input_ids), episode, model)
     is_action = np.array(rendered.is_action)
-    weight = np.where(is_action, 1.0, observation_weight).astype(np.float32)
+    weight = np.where(is_action, action_weight, observation_weight).astype(np.float32)
     given = rendered.action_ends[episode.start - 1] + 1 if episode.start else 1
     weight[:given] = 0.0
     columns = {"weight": weight, "is_action": is_action.astype(np.float32)}
@@ -75,5 +85,6 @@ def sft_objective(model: torch.nn.Module, batch: dict) -> Losses:
         "action_loss": ((seen * action_P).sum(), action_P.sum()),
         "observation_loss": ((seen * (1 - action_P)).sum(), (1 - action_P).sum()),
         "action_accuracy": ((likeliest_P * action_P).sum(), action_P.sum()),
+        "observation_accuracy": ((likeliest_P * (1 - action_P)).sum(), (1 - action_P).sum()),
     }
     return Losses((nll_P * batch["weight"][weighted_N]).sum(), metrics)

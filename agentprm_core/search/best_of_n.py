@@ -47,8 +47,8 @@ class Chooser:
         done = self._sampler.tick()
         several = [(seat, decisions) for seat, decisions in done if len({d.action for d in decisions}) > 1]
         scores = self._scorer.score([(self._scoring[seat], decisions) for seat, decisions in several])
-        ranked = {seat: _ranked(decisions, q) for (seat, decisions), q in zip(several, scores)}
-        return [(seat, ranked.get(seat, decisions)) for seat, decisions in done]
+        best_first = {seat: ranked(decisions, q) for (seat, decisions), q in zip(several, scores)}
+        return [(seat, best_first.get(seat, decisions)) for seat, decisions in done]
 
     def close(self, seat: int) -> Cost:
         read = self._scorer.close(self._scoring.pop(seat))
@@ -74,6 +74,7 @@ def best_trajectories(episodes: Iterable[Episode], last_scores: Sequence[float])
     return [next(group)[0] for _, group in groupby(scored, key=lambda pair: pair[0].game_id)]
 
 
-def _ranked(decisions: Sequence[Decision], scores: Sequence[float]) -> tuple[Decision, ...]:
+def ranked(decisions: Sequence[Decision], scores: Sequence[float]) -> tuple[Decision, ...]:
+    """The candidates, the best score first; of equal ones the action sampled more often."""
     order = sorted(range(len(decisions)), key=lambda i: (-scores[i], -decisions[i].count))
     return tuple(decisions[i] for i in order)
