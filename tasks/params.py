@@ -25,7 +25,7 @@ Rate = Annotated[float, Field(gt=0, lt=1)]
 """A learning rate."""
 Discount = Annotated[float, Field(gt=0, le=1)]
 Temperature = Annotated[float, Field(gt=0, le=10)]
-Decoding = Literal["greedy", "sample", "best_of_n", "best_trajectory", "beam"]
+Decoding = Literal["greedy", "sample", "best_of_n", "best_trajectory", "beam", "lookahead"]
 NotNegative = Annotated[float, Field(ge=0)]
 
 
@@ -211,6 +211,13 @@ class Beam(Section):
     """Actions drawn from each."""
 
 
+class Ahead(Section):
+    depth: CountOrNone
+    """Imagined steps after each candidate; 0 is best_of_n."""
+    epochs: Annotated[float, Field(gt=0)]
+    """Of the world model's training on the PRM's rollouts."""
+
+
 class Evaluate(Section):
     games: Count
     """Games of each split: the first so many, or all where the split has fewer."""
@@ -218,8 +225,9 @@ class Evaluate(Section):
     temperature: Temperature
     constrained: bool
     n: Annotated[int, Field(ge=2, strict=True)]
-    """Of best_of_n (actions a turn) and best_trajectory (episodes a game)."""
+    """Of best_of_n and lookahead (actions a turn) and best_trajectory (episodes a game)."""
     beam: Beam
+    lookahead: Ahead
     slots: Count
     published_root: str | None
     """A published tree whose ``published_split`` is evaluated too; null for none."""
@@ -232,6 +240,7 @@ def decoding_name(method: str, n: int, width: int, samples: int) -> str:
         "best_of_n": f"best_of_{n}",
         "best_trajectory": f"best_trajectory_of_{n}",
         "beam": f"beam_{width}x{samples}",
+        "lookahead": f"lookahead_of_{n}",
     }
     return names.get(method, method)
 
@@ -357,6 +366,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
         yield "label.outcome", params.label.outcome, "binary where label.shaping is blend (R in {0, 1})"
     if params.label.credit == "inverse" and params.policy.imitation:
         yield "policy.imitation", params.policy.imitation, "0 with label.credit inverse, which reads no outcome"
+    if "lookahead" in params.evaluate.decoding and params.model.source != "scratch":
+        allowed = "lookahead only with model.source scratch: its world model writes what the plain format reads"
+        yield "evaluate.decoding", params.evaluate.decoding, allowed
     if params.policy.save_every % params.policy.refresh_every:
         allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
         yield "policy.save_every", params.policy.save_every, allowed
