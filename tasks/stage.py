@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import sys
@@ -119,6 +120,7 @@ def run_stage(
     """
     clock = Clock()
     iteration = _parse(task, work.__doc__, iterated, arguments)
+    _require_one_process()
     params = _params(task, iteration)
     _seed(params.seed)
     gatekeeper = Gatekeeper() if gated else None
@@ -159,6 +161,15 @@ def _parse(task: str, doc: str | None, iterated: bool, arguments: Sequence[str] 
     if iterated:
         parser.add_argument("--iteration", type=int, required=True, help="as in params.yaml")
     return vars(parser.parse_args(arguments)).get("iteration")
+
+
+def _require_one_process() -> None:
+    """Of several that a launcher started, each would write the outs and an MLflow run."""
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if processes != "1":
+        said = "a stage is one process; docs/performance.md says how to train on several"
+        print(f"WORLD_SIZE: {processes} is not allowed: {said}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _params(task: str, iteration: int | None) -> Params:

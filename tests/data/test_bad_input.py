@@ -62,6 +62,15 @@ def published(project, root: Path) -> None:
             demos={"games": 1}, rollout={"games": 1})  # fmt: skip
 
 
+def test_a_stage_under_a_launcher_of_several_processes(project, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit) as stopped:
+        run_stage("games", games.work, iterated=False, arguments=())
+    assert stopped.value.code == 2
+    assert "WORLD_SIZE: 2 is not allowed: a stage is one process" in capsys.readouterr().err
+    assert not layout.games("train").exists()
+
+
 def test_an_empty_games_folder(project, tmp_path):
     published(project, tmp_path / "empty")
     said = refused("games", games)
