@@ -1,0 +1,22 @@
+# Success against compute: every search under five PRMs of the same policy's rollouts, on floor plans never trained on.
+# With ALFWORLD_DATA (the folder that alfworld-download filled) also on the published valid_seen.
+# Read: data/curves/*/curves.json and curves.png.
+prms=.scratch/recipes/search
+promise="-S label.credit=gae -S prm.loss=promise_progress"
+one() { # NAME -S …: the PRM of this experiment, kept under its name
+  name=$1
+  shift
+  sh recipes/experiment "search-$name" "$@" prm@1 && mkdir -p "$prms" && rm -rf "$prms/$name" && cp -rL data/checkpoints/prm/1 "$prms/$name"
+}
+one agentprm_b $promise
+one agentprm_a
+one orm -S prm.loss=outcome
+one pvm $promise -S prm.beta=0
+one mc -S label.credit=branching
+curves() { # OUT GAMES SPLIT
+  python -m tasks.search_curves --policy data/checkpoints/policy/0 --games "$2" --split "$3" --out "data/curves/$1" \
+    --prm agentprm_b=$prms/agentprm_b --prm agentprm_a=$prms/agentprm_a --prm orm=$prms/orm --prm pvm=$prms/pvm \
+    --prm mc=$prms/mc
+}
+curves unseen data/games unseen
+if [ -n "${ALFWORLD_DATA:-}" ]; then curves valid_seen "$ALFWORLD_DATA" valid_seen; fi
