@@ -366,6 +366,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
         yield "label.outcome", params.label.outcome, "binary where label.shaping is blend (R in {0, 1})"
     if params.label.credit == "inverse" and params.policy.imitation:
         yield "policy.imitation", params.policy.imitation, "0 with label.credit inverse, which reads no outcome"
+    if params.label.credit == "inverse" and params.policy.monitor.every:
+        allowed = "0 with label.credit inverse: the monitor compares with labels, and there are none"
+        yield "policy.monitor.every", params.policy.monitor.every, allowed
     if "lookahead" in params.evaluate.decoding and params.model.source != "scratch":
         allowed = "lookahead only with model.source scratch: its world model writes what the plain format reads"
         yield "evaluate.decoding", params.evaluate.decoding, allowed

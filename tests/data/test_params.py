@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tasks.params import PARAMS, ParamsError, load_params, validate
+from tasks.profile import load_profile, overridden
 from tasks.stage import run_stage
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +59,20 @@ def test_one_line_names_key_value_and_what_is_allowed(key, value, message):
         validate(changed(key, value), "params.yaml")
     assert str(error.value).startswith(f"params.yaml: {message}")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"imitation": 0.5}, "policy.imitation: 0.5 is not allowed: 0 with label.credit inverse"),
+        ({"monitor": {"every": 5}}, "policy.monitor.every: 5 is not allowed: 0 with label.credit inverse"),
+    ],
+)
+def test_what_reads_outcomes_is_refused_beside_inverse(change, message):
+    raw = overridden(copy.deepcopy(RAW), load_profile("inverse", ROOT / "profiles"))
+    validate(raw, "params.yaml")
+    with pytest.raises(ParamsError, match=message):
+        validate(overridden(raw, {"policy": change}), "params.yaml")
 
 
 def test_a_missing_key_is_named():
