@@ -22,10 +22,18 @@ pytestmark = pytest.mark.slow
 VARIANTS = {
     "branching": {"label": {"credit": "branching", "continuations": 1}},
     "history": {"label": {"key": "history", "discount_from": "start", "outcome": "signed"}},
-    "relative": {"prm": {"loss": "relative", "start": "sft"}, "rollout": {"branch": {"train_states": 12}}},
+    "relative": {
+        "prm": {"loss": "relative", "start": "sft", "epochs": 8},
+        "rollout": {"branch": {"train_states": 24, "actions": 3}},
+        "policy": {"margin": 0.0},
+    },
     "promise": {"label": {"credit": "gae"}, "prm": {"loss": "promise_progress", "start": "scratch"}},
     "outcome": {"prm": {"loss": "outcome"}, "rollout": {"branch": {"train_states": 12}}},
-    "inverse": {"label": {"credit": "inverse"}, "prm": {"loss": "inverse", "start": "prm"}, "policy": {"imitation": 0.0}},
+    "inverse": {
+        "label": {"credit": "inverse"},
+        "prm": {"loss": "inverse", "start": "prm"},
+        "policy": {"imitation": 0.0},
+    },
     "observations": {"prm": {"observation_weight": 0.1}},
     "soft": {"policy": {"preference": "soft", "samples": 4, "refresh_every": 4}},
     "rft": {"policy": {"method": "rft"}},
