@@ -7,6 +7,8 @@ import sys
 import torch
 from transformers.utils import logging
 
+from agentprm_core.policy.models import Policy
+from agentprm_core.policy.runner import slots_within
 from tasks.params import Compute, Training
 from tasks.stage import Stage, StageError
 
@@ -23,6 +25,19 @@ def quiet() -> None:
     """No progress bars of transformers' own where nobody watches."""
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
+
+
+def slots(stage: Stage, policy: Policy, wanted: int, context: int, caches: int = 1) -> int:
+    """As many of the ``wanted`` slots as fit in ``compute.cache_mb``, shared by ``caches`` models of one size.
+
+    Raises:
+        StageError: not one slot fits.
+    """
+    budget = stage.params.compute.cache_mb
+    try:
+        return min(wanted, slots_within(policy.model, context=context, memory_mb=budget / caches))
+    except ValueError as error:
+        raise StageError(f"params.yaml: compute.cache_mb is {budget}: {error}") from error
 
 
 def training_settings(stage: Stage, section: Training) -> dict:

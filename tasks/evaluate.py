@@ -23,11 +23,14 @@ from agentprm_core.evaluate import outcomes_table, summary
 from agentprm_core.policy.models import CheckpointError, Policy, load_policy
 from agentprm_core.types import GAMES, Game
 from tasks import layout
-from tasks.compute import quiet, use
+from tasks.compute import quiet, slots, use
 from tasks.demos import choose
-from tasks.playing import METHODS, SEARCHES, Way, play_games, scores
+from tasks.playing import SEARCHES, STANDALONE, Way, play_games, scores
 from tasks.stage import Stage, run_stage, write_json
 from tasks.world import world_model
+
+_CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
+"""Key-value caches that a way of playing keeps beside each other: the policy's, the PRM's, the imagined turns'."""
 
 
 def work(stage: Stage) -> None:
@@ -37,7 +40,7 @@ def work(stage: Stage) -> None:
     source, chooser = layout.policy(stage.iteration), layout.prm(stage.params.policies[str(stage.iteration)].prm)
     stage.read(source, chooser, layout.games("seen"), layout.games("unseen"))
     policy, prm = load_policy(source, device=device), load_policy(chooser, kind="prm", device=device)
-    ways = [_way(stage, method) for method in section.decoding]
+    ways = [_way(stage, policy, method) for method in section.decoding]
     world, of_world = world_model(stage) if "lookahead" in section.decoding else (None, {})
     tables = [
         _outcomes(stage, split, games, way, policy, prm, world)
@@ -79,8 +82,10 @@ def _splits(stage: Stage) -> dict[str, list[Game]]:
     return {split: choose(games, min(section.games, len(games)), stage.params.seed) for split, games in tables.items()}
 
 
-def _way(stage: Stage, method: str) -> Way:
+def _way(stage: Stage, policy: Policy, method: str) -> Way:
     section, params = stage.params.evaluate, stage.params
+    caches = _CACHES.get(method, 1)
+    context = min(params.model.context, policy.model.config.max_position_embeddings)
     return Way(
         method=method,
         temperature=section.temperature,
@@ -91,8 +96,8 @@ def _way(stage: Stage, method: str) -> Way:
         engine=params.env.engine,
         max_turns=params.env.max_turns,
         max_action_tokens=params.model.max_action_tokens,
-        slots=section.slots,
-        context=params.model.context,
+        slots=slots(stage, policy, section.slots, context, caches),
+        context=context,
         depth=section.lookahead.depth,
         gamma=params.label.gamma,
     )
@@ -150,8 +155,7 @@ def standalone(arguments: argparse.Namespace) -> dict:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     playing_arguments(parser)
-    known = [method for method in METHODS if method != "lookahead"]  # its world model is trained in the stage
-    parser.add_argument("--method", choices=known, default="greedy")
+    parser.add_argument("--method", choices=STANDALONE, default="greedy")
     parser.add_argument("--prm", type=Path, help="checkpoint folder of the PRM that chooses")
     parser.add_argument("--n", type=int, default=4, help="of best_of_n and best_trajectory (default %(default)s)")
     parser.add_argument("--width", type=int, default=4, help="nodes that beam keeps (default %(default)s)")

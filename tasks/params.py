@@ -43,6 +43,8 @@ class Compute(Section):
     """CPU threads of torch. Part of the params because sums in another order give other bytes."""
     precision: Literal["float32", "bfloat16"]
     gradient_checkpointing: bool
+    cache_mb: Count
+    """MiB for the key-value caches of a player: ``slots`` are as many as asked for, or as many as fit."""
 
 
 class Env(Section):

@@ -22,6 +22,8 @@ from agentprm_core.types import Episode, Game
 from tasks.params import decoding_name
 
 METHODS = ("greedy", "sample", "best_of_n", "best_trajectory", "beam", "lookahead")
+STANDALONE = METHODS[:-1]
+"""Those that need nothing but checkpoints: the world model of ``lookahead`` is trained in the stage."""
 SEARCHES = METHODS[2:]
 """Those that a PRM chooses in."""
 MAX_OBSERVATION_TOKENS = 128

@@ -32,7 +32,7 @@ from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
 from tasks import layout
-from tasks.compute import use
+from tasks.compute import slots, use
 from tasks.stage import Stage, run_stage
 from tasks.suites import rollouts_suite
 
@@ -78,11 +78,12 @@ def share_of(games: list[Game], count: int, stage: Stage) -> list[Game]:
 
 
 def new_sampler(stage: Stage, policy: Policy, temperature: float) -> Sampler:
-    section, context = stage.params.rollout, stage.params.model.context
+    section = stage.params.rollout
+    context = min(stage.params.model.context, policy.model.config.max_position_embeddings)
     return Sampler(
         policy,
-        slots=section.slots,
-        context=min(context, policy.model.config.max_position_embeddings),
+        slots=slots(stage, policy, section.slots, context),
+        context=context,
         temperature=temperature,
         constrained=section.constrained,
         max_action_tokens=stage.params.model.max_action_tokens,

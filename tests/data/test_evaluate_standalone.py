@@ -7,7 +7,7 @@ import pytest
 
 from tasks import evaluate
 from tasks.params import decoding_name
-from tasks.playing import METHODS
+from tasks.playing import STANDALONE
 
 
 def said(capsys, monkeypatch, *arguments: str) -> dict:
@@ -16,7 +16,7 @@ def said(capsys, monkeypatch, *arguments: str) -> dict:
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", STANDALONE)
 def test_every_method_ends_with_one_json_object(checkpoints, capsys, monkeypatch, method):
     figures = said(
         capsys, monkeypatch, "--policy", checkpoints / "policy", "--prm", checkpoints / "prm",
