@@ -171,6 +171,7 @@ def hacking(curves: Mapping[int, Sequence[Mapping]], path: Path) -> None:
     _frame(
         panel, "PRM score against distance", "KL to the policy before, nats an action", "mean PRM score of the actions"
     )
+    panel.xaxis.set_major_locator(MaxNLocator(5))
     if curves:
         _legend_below(figure, panel)
     else:
