@@ -93,6 +93,7 @@ def stage(**rollout):
     section = {"episodes_per_game": 3, "temperature": 1.0, "constrained": True, "slots": 8, "steered": 0.0}
     params = SimpleNamespace(
         rollout=SimpleNamespace(**section, **rollout),
+        compute=SimpleNamespace(cache_mb=64),
         env=SimpleNamespace(engine="toy", max_turns=6),
         model=SimpleNamespace(context=512, max_action_tokens=16),
     )
