@@ -67,7 +67,8 @@ def _launch_seconds(started: float) -> float:
     if dvc is None:
         return 0.0
     ends = [json.loads(path.read_text())["ended"] for path in TIMINGS.glob("*.json")]
-    return started - max([dvc.create_time(), *(end for end in ends if end < started)])
+    # a process's start is counted from boot, an end by the wall clock: an end may seem to lie after the next start
+    return max(0.0, started - max([dvc.create_time(), *ends]))
 
 
 def _is_dvc(process: psutil.Process) -> bool:

@@ -1,5 +1,6 @@
 """Parts of the stages that decide what data is: which games, which mistakes, where time went."""
 
+import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from agentprm_core.envs import make_world
 from agentprm_core.envs.alfworld.expert import Expert
 from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.prm.rows import Labelled, Tried
+from tasks import clock
 from tasks.clock import Clock, read_timing, write_timing
 from tasks.demos import choose, demonstrate
 from tasks.params import Demos
@@ -84,6 +86,18 @@ def test_a_relative_loss_without_pairs_says_what_to_do():
         "data/rollouts/1: no state of a training game has two tried actions whose values differ by more than "
         "prm.margin, 0.05, and prm.loss relative learns from nothing else. Try actions at more of them (rollout.branch."
     )
+
+
+@pytest.mark.parametrize(("end", "launch"), [(103.0, 1.0), (104.01, 0.0), (99.0, 4.0)])
+def test_launch_is_counted_from_the_end_of_the_stage_before_or_from_dvcs_start(tmp_path, monkeypatch, end, launch):
+    """Also where the clocks' drift puts that end after the start: not from DVC's start then."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(clock, "_is_dvc", lambda process: True)
+    dvc = SimpleNamespace(create_time=lambda: 100.0)
+    monkeypatch.setattr(clock.psutil, "Process", lambda pid: SimpleNamespace(parents=lambda: [dvc]))
+    write_timing("games", {})
+    (clock.TIMINGS / "games.json").write_text(json.dumps({"ended": end}))
+    assert clock._launch_seconds(104.0) == pytest.approx(launch)
 
 
 def test_the_clock_books_time_to_names(tmp_path, monkeypatch):
