@@ -14,10 +14,9 @@ from transformers import PreTrainedModel
 
 from agentprm_core.credit.group import gigpo_advantages, grpo_advantages
 from agentprm_core.credit.turns import Turns, read_turns
-from agentprm_core.improve.online_dpo import DpoSettings, judge, train_online_dpo
+from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer, train_online_dpo
 from agentprm_core.improve.pairs import PairCounts
 from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
-from agentprm_core.improve.proposals import Proposer
 from agentprm_core.improve.rft import train_rft
 from agentprm_core.improve.sft import SftSettings
 from agentprm_core.policy.models import Policy, load_policy
@@ -104,13 +103,7 @@ def first_pairs(
     episodes: Sequence[Episode], policy: Policy, prm: Policy, settings: DpoSettings
 ) -> tuple[pa.Table, PairCounts]:
     """Rows of PAIRS drawn from π_{i−1} at the states of these episodes, and what became of all states."""
-    proposer = Proposer(
-        policy,
-        temperature=settings.temperature,
-        constrained=settings.constrained,
-        max_action_tokens=settings.max_action_tokens,
-        batch_tokens=settings.batch_tokens,
-    )
+    proposer = new_proposer(policy, settings)
     seeds = [(settings.seed, settings.steps, n, n) for n in range(len(episodes))]  # steps that training never reaches
     counts = PairCounts()
     found = judge(episodes, proposer.propose(episodes, settings.samples, seeds), prm, settings, counts)

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.improve.monitor import described, verdict
-from agentprm_core.improve.online_dpo import DpoSettings
-from agentprm_core.improve.proposals import Proposer
+from agentprm_core.improve.online_dpo import DpoSettings, new_proposer
 from agentprm_core.improve.watch import Probe, Returns, Watch
 from agentprm_core.policy.models import Policy
 from agentprm_core.prm.model import new_prm
@@ -40,13 +39,7 @@ def watch(stage: Stage, policy: Policy, prm: Policy, settings: DpoSettings) -> l
     ids = sorted(first)
     probe = Probe(
         [first[game_id] for game_id in ids[: section.episodes]],
-        Proposer(
-            policy,
-            temperature=settings.temperature,
-            constrained=settings.constrained,
-            max_action_tokens=settings.max_action_tokens,
-            batch_tokens=settings.batch_tokens,
-        ),
+        new_proposer(policy, settings),
         prm,
         samples=settings.samples,
         batch_tokens=settings.batch_tokens,

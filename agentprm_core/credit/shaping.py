@@ -10,9 +10,6 @@ import numpy as np
 from agentprm_core.credit.monte_carlo import returns, visit_statistics
 from agentprm_core.credit.turns import Turns
 
-SHAPINGS = ("none", "blend", "potential")
-"""``blend``: :func:`blend`, the paper's. ``potential``: :func:`potential_shaped`, squashed, the reference code's."""
-
 STEEPNESS = 3.0
 """c of the reference implementation's σ((q − mean)·c/IQR)."""
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from agentprm_core.improve.online_dpo import DpoSettings, judge
+from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer
 from agentprm_core.improve.pairs import Pair, PairCounts
-from agentprm_core.improve.proposals import Proposer
 from agentprm_core.policy.models import Policy
+from agentprm_core.training.trainer import step_arguments
 from agentprm_core.types import Episode
 
 
@@ -26,17 +26,14 @@ def train_dpo_trl(
     """Train ``policy.model`` in place. Returns it, and ``steps``, ``loss``, ``curve`` and ``pairs``.
 
     Raises:
-        ValueError: no two actions that differ in score; settings that ask for fresh pairs or soft preferences.
+        ValueError: no two actions that differ in score; settings that TRL lacks (fresh pairs, soft
+            preferences, imitation).
     """
+    if settings.imitation:
+        raise ValueError("TRL's DPO imitates nothing: set imitation to 0")
     if settings.preference != "winner" or settings.steps is None or settings.refresh_every < settings.steps:
         raise ValueError("TRL's DPO draws its pairs once: set preference: winner, and refresh_every to all the steps")
-    proposer = Proposer(
-        policy,
-        temperature=settings.temperature,
-        constrained=settings.constrained,
-        max_action_tokens=settings.max_action_tokens,
-        batch_tokens=settings.batch_tokens,
-    )
+    proposer = new_proposer(policy, settings)
     drawn = proposer.propose(episodes, settings.samples, [(settings.seed, i) for i in range(len(episodes))])
     counts = PairCounts()
     rows = plain_rows(episodes, judge(episodes, drawn, prm, settings, counts), policy)
@@ -71,15 +68,9 @@ def dpo_trainer(rows: Sequence[dict], policy: Policy, settings: DpoSettings, scr
     arguments = DPOConfig(
         output_dir=str(scratch),
         beta=settings.beta,
-        learning_rate=settings.learning_rate,
         max_steps=settings.steps,
         per_device_train_batch_size=max(1, int(settings.batch_tokens / tokens)),
-        gradient_accumulation_steps=settings.accumulation,
-        lr_scheduler_type=settings.schedule if settings.schedule != "constant" else "constant_with_warmup",
-        warmup_steps=settings.warmup,
-        weight_decay=settings.weight_decay,
-        max_grad_norm=settings.max_grad_norm,
-        bf16=settings.precision == "bfloat16",
+        **step_arguments(settings),
         max_length=None,
         logging_steps=1,
         save_strategy="no",

@@ -95,6 +95,17 @@ def train_online_dpo(
     return policy.model, fit(trainer)
 
 
+def new_proposer(policy: Policy, settings: DpoSettings) -> Proposer:
+    """Who draws the actions that are compared."""
+    return Proposer(
+        policy,
+        temperature=settings.temperature,
+        constrained=settings.constrained,
+        max_action_tokens=settings.max_action_tokens,
+        batch_tokens=settings.batch_tokens,
+    )
+
+
 class OnlineDpoTrainer(EpisodeTrainer):
     """Turns batches of visited episodes into batches of pairs, every ``refresh_every`` steps."""
 
@@ -110,13 +121,7 @@ class OnlineDpoTrainer(EpisodeTrainer):
         objective = partial(PREFERENCES[settings.preference], beta=settings.beta, imitation=settings.imitation)
         super().__init__(policy.model, rows, objective, settings, scratch)
         self._reference = Reference(policy.model)
-        self._proposer = Proposer(
-            policy,
-            temperature=settings.temperature,
-            constrained=settings.constrained,
-            max_action_tokens=settings.max_action_tokens,
-            batch_tokens=settings.batch_tokens,
-        )
+        self._proposer = new_proposer(policy, settings)
         self._due: Batches = []
 
     def decided_by(self) -> list[Mapping[str, torch.Tensor]]:

@@ -21,7 +21,6 @@ from transformers import PreTrainedTokenizerBase
 from agentprm_core.types import Turn
 
 PAD, UNK, BOS, ACT, END = "<pad>", "<unk>", "<bos>", "<act>", "<end>"
-FORMATS = ("plain", "chat")
 
 _INSTRUCTION = (
     "You act in a household to finish a task. At every turn reply with\nREASON:\n<why>\nACTION:\n<one command>\n\n"

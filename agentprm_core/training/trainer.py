@@ -231,19 +231,26 @@ def _digest(trainer: EpisodeTrainer) -> str:
     return total.hexdigest()
 
 
+def step_arguments(settings: TrainSettings) -> dict:
+    """What an optimizer step is, as keyword arguments of transformers' and TRL's trainers."""
+    return {
+        "learning_rate": settings.learning_rate,
+        "gradient_accumulation_steps": settings.accumulation,
+        "lr_scheduler_type": settings.schedule if settings.schedule != "constant" else "constant_with_warmup",
+        "warmup_steps": settings.warmup,
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
+        "bf16": settings.precision == "bfloat16",
+    }
+
+
 def _arguments(settings: TrainSettings, scratch: Path, device: torch.device) -> TrainingArguments:
     """Training happens where the model lies."""
     return TrainingArguments(
         output_dir=str(scratch),
-        learning_rate=settings.learning_rate,
         num_train_epochs=1,  # the plan holds all of them
         per_device_train_batch_size=1,  # one planned batch
-        gradient_accumulation_steps=settings.accumulation,
-        lr_scheduler_type=settings.schedule if settings.schedule != "constant" else "constant_with_warmup",
-        warmup_steps=settings.warmup,
-        weight_decay=settings.weight_decay,
-        max_grad_norm=settings.max_grad_norm,
-        bf16=settings.precision == "bfloat16",
+        **step_arguments(settings),
         save_strategy="steps" if settings.save_every else "no",
         save_steps=settings.save_every or 500,
         save_total_limit=2,

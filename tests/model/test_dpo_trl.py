@@ -79,6 +79,13 @@ def test_trains(renderer, tmp_path):
     assert metrics["pairs"] > 10
 
 
+def test_imitation_is_not_on_offer(renderer, tmp_path):
+    policy = policy_of(text_world.small_model(renderer), renderer)
+    settings = dataclasses.replace(SETTINGS, imitation=0.5)
+    with pytest.raises(ValueError, match="set imitation to 0"):
+        train_dpo_trl([], policy, policy, settings, tmp_path)
+
+
 def test_fresh_pairs_are_not_on_offer(renderer, tmp_path):
     policy = policy_of(text_world.small_model(renderer), renderer)
     settings = dataclasses.replace(SETTINGS, refresh_every=1)
