@@ -28,6 +28,10 @@ from agentprm_core.policy.prompt import Renderer, make_renderer
 
 MANIFEST = "agentprm.json"
 KINDS = ("policy", "prm")
+EMBEDDING_STD = 0.3
+"""Of a from-scratch model's embeddings. At the library's 0.02 the first hundred steps of Adam overwrite what the names
+of one kind share; at 0.3 it lasts (``docs/methods.md``). Before training such a model is sure of its nonsense: it says
+the last token again."""
 _ENTITY = re.compile(r"[a-z]+ \d+")
 _WEIGHT_FILES = ("*.safetensors", "adapter_config.json", "config.json", "tokenizer.json")
 
@@ -48,7 +52,15 @@ class Policy:
 
 
 def new_model(
-    tokenizer: PreTrainedTokenizerBase, *, width: int, layers: int, heads: int, kv_heads: int, context: int, seed: int
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    context: int,
+    seed: int,
+    embedding_std: float = EMBEDDING_STD,
 ) -> LlamaForCausalLM:
     """A Llama-architecture model with random weights. Embeddings are shared between input and output.
 
@@ -72,18 +84,19 @@ def new_model(
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
-    _share_names(model, tokenizer.get_vocab())
+    _share_names(model, tokenizer.get_vocab(), embedding_std)
     return model
 
 
 @torch.no_grad()
-def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int]) -> None:
-    """Let tokens that name the same kind of thing start near each other."""
+def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int], std: float) -> None:
+    """Start all embeddings at one scale, those of tokens that name the same kind of thing near each other."""
     embedding_VD = model.get_input_embeddings().weight
+    embedding_VD.mul_(std / model.config.initializer_range)
     names = {token: index for token, index in sorted(vocabulary.items()) if _ENTITY.fullmatch(token)}
     parts: dict[str, torch.Tensor] = {}
     for part in sorted({part for name in names for part in name.split()}):
-        parts[part] = torch.randn(embedding_VD.shape[1]) * model.config.initializer_range
+        parts[part] = torch.randn(embedding_VD.shape[1]) * std
         if part in vocabulary:
             embedding_VD[vocabulary[part]] = parts[part]
     for name, index in names.items():

@@ -26,7 +26,8 @@ def renderer():
 
 def trained(renderer, scratch, episodes=EPISODES, tried=(), **changes):
     """A PRM after a few passes over the episodes; their labels are the outcomes (Monte Carlo at γ = 1)."""
-    model = new_model(renderer.tokenizer, width=32, layers=2, heads=2, kv_heads=1, context=512, seed=1)
+    size = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 1, "context": 512}
+    model = new_model(renderer.tokenizer, **size, seed=1, embedding_std=0.02)
     settings = PrmSettings(
         **{
             "learning_rate": 5e-3,

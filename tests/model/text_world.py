@@ -71,5 +71,6 @@ def renderer(context: int = 256) -> Renderer:
 
 def small_model(of: Renderer, seed: int = 0, width: int = 32, layers: int = 2) -> LlamaForCausalLM:
     """A Llama of a few thousand parameters, float32."""
-    model = new_model(of.tokenizer, width=width, layers=layers, heads=2, kv_heads=1, context=256, seed=seed)
+    size = {"width": width, "layers": layers, "heads": 2, "kv_heads": 1, "context": 256}
+    model = new_model(of.tokenizer, **size, seed=seed, embedding_std=0.02)
     return model.to(torch.float32)

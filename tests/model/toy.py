@@ -77,7 +77,8 @@ def tokenizer(context: int = 512):
 
 def policy(seed: int = 0, context: int = 512, sharpness: float = 4.0) -> Policy:
     """A random policy; ``sharpness`` scales its weights, so that it prefers some actions over others."""
-    model = new_model(tokenizer(context), width=32, layers=2, heads=4, kv_heads=2, context=context, seed=seed)
+    size = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "context": context}
+    model = new_model(tokenizer(context), **size, seed=seed, embedding_std=0.02)
     with torch.no_grad():
         for weights in model.parameters():
             if weights.dim() > 1:
