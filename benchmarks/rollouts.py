@@ -162,7 +162,7 @@ def trained_policy(games: Sequence[Game], args: argparse.Namespace) -> Policy:
     texts = {text for demo in demos for turn in demo.turns for text in (turn.observation, *turn.admissible)}
     tokenizer = train_tokenizer(sorted(texts), args.context)
     model = new_model(
-        tokenizer, width=args.model_width, layers=args.layers, heads=4, kv_heads=1, context=args.context, seed=0
+        tokenizer, width=args.model_width, layers=args.layers, heads=4, kv_heads=2, context=args.context, seed=0
     )
     settings = SftSettings(
         learning_rate=2e-3, batch_tokens=2048, seed=0, steps=args.train_steps, observation_weight=0.5
