@@ -1,5 +1,7 @@
 """Stage ``evaluate``: the same held-out games for every policy, in every way of decoding that params.yaml lists.
 
+What it has measured is kept in scratch: a killed run measures only what is missing.
+
 Stand-alone it measures any checkpoint on any games, without params.yaml, and prints one JSON object last:
 
     python -m tasks.evaluate --policy data/checkpoints/policy/3 --games DIR --split valid_seen --method greedy --json
@@ -13,19 +15,21 @@ import argparse
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from agentprm_core.datasets import games_from_table, read_table, write_table
 from agentprm_core.envs import ENGINES, UnsupportedGame
-from agentprm_core.evaluate import outcomes_table, summary
+from agentprm_core.evaluate import OUTCOMES, outcomes_table, summary
 from agentprm_core.policy.models import CheckpointError, Policy, load_policy
 from agentprm_core.types import GAMES, Game
 from tasks import layout
 from tasks.compute import quiet, slots, use
 from tasks.demos import choose
-from tasks.playing import SEARCHES, STANDALONE, Way, play_games, scores
+from tasks.kept import kept
+from tasks.playing import SEARCHES, STANDALONE, Way, outcomes_digest, play_games, scores
 from tasks.stage import Stage, run_stage, write_json
 from tasks.world import world_model
 
@@ -43,7 +47,7 @@ def work(stage: Stage) -> None:
     ways = [_way(stage, policy, method) for method in section.decoding]
     world, of_world = world_model(stage) if "lookahead" in section.decoding else (None, {})
     tables = [
-        _outcomes(stage, split, games, way, policy, prm, world)
+        _outcomes(stage, split, games, way, policy, prm, world if way.method == "lookahead" else None)
         for split, games in _splits(stage).items()
         for way in ways
         if games
@@ -104,6 +108,17 @@ def _way(stage: Stage, policy: Policy, method: str) -> Way:
 
 
 def _outcomes(
+    stage: Stage, split: str, games: list[Game], way: Way, policy: Policy, prm: Policy, world: Policy | None
+) -> pa.Table:
+    params = stage.params
+    # tokens read are shared among the episodes in flight, so the slots decide the costs
+    decides = (way.slots, params.compute.device, params.compute.threads, params.method, world and world.digest)
+    digest = outcomes_digest(policy, prm, games, way, params.seed, *decides)
+    path = stage.scratch / "outcomes" / f"{split}-{way.name}-{digest}.parquet"
+    return kept(path, OUTCOMES, partial(_measured, stage, split, games, way, policy, prm, world))
+
+
+def _measured(
     stage: Stage, split: str, games: list[Game], way: Way, policy: Policy, prm: Policy, world: Policy | None
 ) -> pa.Table:
     with stage.clock.lap(f"{split}/{way.name}"):

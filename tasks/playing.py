@@ -19,6 +19,7 @@ from agentprm_core.search.lookahead import Lookahead
 from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
+from tasks.kept import digest
 from tasks.params import decoding_name
 
 METHODS = ("greedy", "sample", "best_of_n", "best_trajectory", "beam", "lookahead")
@@ -83,6 +84,14 @@ def play_games(
     if way.method == "best_trajectory":
         played = _best(played, prm)
     return sorted(played, key=lambda episode: episode.game_id)
+
+
+def outcomes_digest(
+    policy: Policy, prm: Policy | None, games: Sequence[Game], way: Way, seed: int, *more: object
+) -> str:
+    """What decides how :func:`play_games` ends; the number of slots does not."""
+    drawn = [(game.id, game.problem) for game in games]
+    return digest(policy.digest, prm and prm.digest, replace(way, slots=0), seed, drawn, *more)
 
 
 def scores(prm: Policy, episodes: Sequence[Episode]) -> dict[str, float]:

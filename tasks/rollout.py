@@ -1,22 +1,24 @@
 """Stage ``rollout``: π_{i−1} plays training games, and branches of some states, for the PRM to learn from.
 
 Games are drawn by the seed once for the whole campaign; iteration i takes its share of that order and goes on where
-the one before it stopped. Finished portions are kept in scratch: a killed run plays only what is missing.
+the one before it stopped. Finished portions, of episodes and of branches, are kept in scratch: a killed run plays only
+what is missing.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 
-from agentprm_core.branches import BRANCHES, play_branches, undecided
+from agentprm_core.branches import BRANCHES, Point, play_branches, undecided
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import (
     episodes_from_table,
@@ -33,11 +35,17 @@ from agentprm_core.rollout import Start, play, starts
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
 from tasks import layout
 from tasks.compute import slots, use
+from tasks.kept import digest, kept
 from tasks.stage import Stage, run_stage
 from tasks.suites import rollouts_suite
 
 _PORTIONS = 8
 """A rollout is kept in so many portions (fewer where they would leave slots empty): a kill costs one."""
+_REFILLS = 8
+"""Branches of a portion to each slot, at least: towards the end of a portion slots are empty."""
+
+Branched = tuple[Point, tuple[str, ...]]
+"""A state and the actions to try there."""
 
 
 def work(stage: Stage) -> None:
@@ -50,8 +58,10 @@ def work(stage: Stage) -> None:
     games = share_of(games_from_table(read_table(layout.games("train"), GAMES)), section.games, stage)
     scratch = _scratch(stage, policy.digest)
     begun = list(_starts(stage, games))
-    portions = [_portion(stage, policy, part, scratch / f"{n:05}.parquet") for n, part in _parts(stage, begun)]
-    rollouts = pa.concat_tables(read_table(path, EPISODES) for path in portions)
+    rollouts = pa.concat_tables(
+        kept(scratch / f"{n:05}.parquet", EPISODES, partial(_portion, stage, policy, part))
+        for n, part in _parts(stage, begun)
+    )
     stage.gate(
         rollouts_suite(
             rollouts,
@@ -61,7 +71,7 @@ def work(stage: Stage) -> None:
         )
     )
     episodes = list(episodes_from_table(rollouts))
-    branches = _branches(stage, policy, episodes, {game.id: game for game in games}, scratch / "branches.parquet")
+    branches = _branches(stage, policy, episodes, {game.id: game for game in games}, scratch)
     with whole(layout.rollouts(stage.iteration)) as folder:
         folder.mkdir()
         write_table(rollouts, folder / layout.episodes(stage.iteration).name)
@@ -90,15 +100,13 @@ def new_sampler(stage: Stage, policy: Policy, temperature: float) -> Sampler:
     )
 
 
-def _scratch(stage: Stage, digest: str) -> Path:
+def _scratch(stage: Stage, player: str) -> Path:
     """Scratch space of exactly this play: other parameters or another policy have another."""
     params = stage.params
     decides = (
-        params.seed, params.env, params.rollout, params.compute, params.model, params.label, params.games, digest
+        params.seed, params.env, params.rollout, params.compute, params.model, params.label, params.games, player
     )  # fmt: skip
-    folder = stage.scratch / hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return stage.scratch / digest(*decides)
 
 
 def _starts(stage: Stage, games: list[Game]) -> Iterator[Start]:
@@ -122,13 +130,9 @@ def _parts(stage: Stage, begun: list[Start]) -> Iterator[tuple[int, list[Start]]
     return enumerate(begun[at : at + size] for at in range(0, len(begun), size))
 
 
-def _portion(stage: Stage, policy: Policy, begun: list[Start], path: Path) -> Path:
-    """Play these, or find them played."""
-    if not path.exists():
-        played = played_by(stage, policy, begun)
-        table = episodes_to_table(played, iteration=stage.iteration, method="policy", policy=policy.digest)
-        write_table(table, path)
-    return path
+def _portion(stage: Stage, policy: Policy, begun: list[Start]) -> pa.Table:
+    played = played_by(stage, policy, begun)
+    return episodes_to_table(played, iteration=stage.iteration, method="policy", policy=policy.digest)
 
 
 def played_by(stage: Stage, policy: Policy, begun: list[Start]) -> Iterator[Episode]:
@@ -148,32 +152,43 @@ def played_by(stage: Stage, policy: Policy, begun: list[Start]) -> Iterator[Epis
                 yield from play(sampler, own, **how)
 
 
-def _branches(stage: Stage, policy: Policy, episodes: list[Episode], games: dict[str, Game], path: Path) -> pa.Table:
+def _branches(stage: Stage, policy: Policy, episodes: list[Episode], games: dict[str, Game], scratch: Path) -> pa.Table:
     """Branching rollouts at states of training and of validation games, as many of each as params.yaml says."""
-    if not path.exists():
-        section, env, label = stage.params.rollout.branch, stage.params.env, stage.params.label
-        ids = sorted(games)
-        held_out = dict(zip(ids, validation_games(ids, label.validation_share, stage.params.seed)))
-        drawer = new_sampler(stage, policy, section.temperature)
-        several = []
-        for side, count in ((False, section.train_states), (True, section.validation_states)):
-            of_side = [episode for episode in episodes if held_out[episode.game_id] == side]
-            several += undecided(drawer, of_side, count, actions=section.actions, seed=stage.seed)
-        several.sort(key=lambda point_and_actions: point_and_actions[0].name)
-        sampler = new_sampler(stage, policy, stage.params.rollout.temperature)
-        table = play_branches(
+    section, env, label = stage.params.rollout.branch, stage.params.env, stage.params.label
+    ids = sorted(games)
+    held_out = dict(zip(ids, validation_games(ids, label.validation_share, stage.params.seed)))
+    drawer = new_sampler(stage, policy, section.temperature)
+    several: list[Branched] = []
+    for side, count in ((False, section.train_states), (True, section.validation_states)):
+        of_side = [episode for episode in episodes if held_out[episode.game_id] == side]
+        several += undecided(drawer, of_side, count, actions=section.actions, seed=stage.seed)
+    several.sort(key=lambda point_and_actions: point_and_actions[0].name)
+    sampler = new_sampler(stage, policy, stage.params.rollout.temperature)
+    tables = []
+    for part in _slices(several, section.continuations, sampler.seats):
+        played = partial(
+            play_branches,
             sampler,
             games,
-            [point for point, _ in several],
-            [actions for _, actions in several],
+            [point for point, _ in part],
+            [actions for _, actions in part],
             continuations=section.continuations,
             engine=env.engine,
             max_turns=env.max_turns,
             seed=stage.seed,
             progress=sys.stderr.isatty(),
         )
-        write_table(table, path)
-    return read_table(path, BRANCHES)
+        name = digest([(point.name, actions) for point, actions in part])
+        tables.append(kept(scratch / f"branches-{name}.parquet", BRANCHES, played))
+    return pa.concat_tables(tables).combine_chunks()  # the same bytes, however it was sliced
+
+
+def _slices(several: list[Branched], continuations: int, seats: int) -> Iterator[list[Branched]]:
+    """Consecutive states, at least one slice and about as many in each."""
+    plays = continuations * sum(len(actions) for _, actions in several)
+    count = max(1, min(_PORTIONS, plays // (_REFILLS * seats), len(several)))
+    for first, end in pairwise(len(several) * n // count for n in range(count + 1)):
+        yield several[first:end]
 
 
 def _figures(episodes: list[Episode], branches: pa.Table, games: int, max_turns: int) -> dict:

@@ -14,17 +14,17 @@ interval, paired tests, compute; and the efficiency against each rival) and ``cu
 from __future__ import annotations
 
 import argparse
-import hashlib
 import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from agentprm_core.datasets import read_table, write_table
+from agentprm_core.datasets import write_table
 from agentprm_core.envs import UnsupportedGame
 from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
 from agentprm_core.policy.models import CheckpointError, Policy, load_policy
@@ -32,7 +32,8 @@ from agentprm_core.search.efficiency import efficiency
 from agentprm_core.types import Game
 from tasks.compute import quiet
 from tasks.evaluate import find_games, playing_arguments, way_from
-from tasks.playing import Way, play_games
+from tasks.kept import kept
+from tasks.playing import Way, outcomes_digest, play_games
 from tasks.reports import aligned
 from tasks.stage import write_json
 
@@ -72,14 +73,12 @@ def measure(
     tables = []
     for number, cell in enumerate(cells, 1):
         prm, began = prms.get(cell.prm), time.perf_counter()
-        digest = _digest(policy.digest, prm and prm.digest, replace(cell.way, slots=0), seed, games)
+        digest = outcomes_digest(policy, prm, games, cell.way, seed)
         path = folder / f"{cell.prm}-{cell.way.name}-{digest}.parquet"
-        kept = path.exists()
-        if not kept:
-            write_table(_played(cell, policy, prm, games, split, seed), path)
-        tables.append(read_table(path, OUTCOMES))
+        old = path.exists()
+        tables.append(kept(path, OUTCOMES, partial(_played, cell, policy, prm, games, split, seed)))
         name = f"[{number}/{len(cells)}] {cell.way.name} {cell.prm}"
-        _say(name, tables[-1], None if kept else time.perf_counter() - began)
+        _say(name, tables[-1], None if old else time.perf_counter() - began)
     return pa.concat_tables(tables)
 
 
@@ -167,11 +166,6 @@ def run(arguments: argparse.Namespace) -> None:
     write_json({"rows": rows, "efficiency": compared, "way": asdict(way), **digests}, arguments.out / "curves.json")
     search_curves({search: curves_of(rows, search) for search in SEARCHES}, rows, arguments.out / "curves.png")
     print(text(rows, compared), flush=True)
-
-
-def _digest(policy: str, prm: str | None, way: Way, seed: int, games: Sequence[Game]) -> str:
-    decides = (policy, prm, way, seed, [(game.id, game.problem) for game in games])
-    return hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
 
 
 def _played(cell: Cell, policy: Policy, prm: Policy | None, games: Sequence[Game], split: str, seed: int) -> pa.Table:

@@ -6,11 +6,14 @@ settings of the fine-tuning on the rollouts of the PRM that chooses.
 
 from __future__ import annotations
 
+import hashlib
+
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import episodes_from_table, read_table
 from agentprm_core.improve.sft import SftSettings
 from agentprm_core.policy.models import Policy, load_policy
 from agentprm_core.search.world_model import LearntModel, observation_accuracy, train_world_model
+from agentprm_core.training.trainer import hash_tensors
 from agentprm_core.types import EPISODES, Episode
 from tasks import layout
 from tasks.compute import training_settings
@@ -29,7 +32,9 @@ def world_model(stage: Stage) -> tuple[Policy, dict]:
     train, held_out = _sides(stage)
     settings = SftSettings(**training_settings(stage, stage.params.sft), epochs=section.epochs)
     model, metrics = train_world_model(train, policy.renderer, policy.model, settings, stage.scratch / "world")
-    world = Policy(model.eval(), policy.tokenizer, policy.renderer, policy.digest)
+    weights = hashlib.sha256()
+    hash_tensors(weights, model.state_dict())
+    world = Policy(model.eval(), policy.tokenizer, policy.renderer, weights.hexdigest())
     checked = held_out[:_CHECKED]
     context = model.config.max_position_embeddings
     learnt = LearntModel(world, slots=2 * len(checked), context=context, max_observation_tokens=MAX_OBSERVATION_TOKENS)

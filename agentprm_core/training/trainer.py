@@ -225,10 +225,15 @@ def _digest(trainer: EpisodeTrainer) -> str:
         for column in row.columns.values():
             total.update(column.tobytes())
     for part in trainer.decided_by():
-        for name, weight in part.items():
-            total.update(name.encode())
-            total.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        hash_tensors(total, part)
     return total.hexdigest()
+
+
+def hash_tensors(total: hashlib._Hash, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Add names and bytes of all ``tensors`` to a running digest."""
+    for name, tensor in tensors.items():
+        total.update(name.encode())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
 def step_arguments(settings: TrainSettings) -> dict:

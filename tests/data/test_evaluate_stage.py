@@ -1,0 +1,68 @@
+"""The stage ``evaluate``: what it has measured is kept over a kill, and only what decides it decides that."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from agentprm_core.datasets import games_from_table, read_table
+from agentprm_core.policy.models import load_policy
+from agentprm_core.types import GAMES
+from tasks import evaluate
+from tasks.playing import Way
+
+WAY = Way("sample", 1.0, True, n=2, width=2, samples=2, engine="fast", max_turns=3, max_action_tokens=8, slots=4,
+          context=512)  # fmt: skip
+
+
+@pytest.fixture
+def stage(tmp_path):
+    compute = SimpleNamespace(device="cpu", threads=1)
+    params = SimpleNamespace(seed=1, method="agentprm", compute=compute)
+    clock = SimpleNamespace(lap=lambda name: nullcontext())
+    return SimpleNamespace(params=params, clock=clock, iteration=1, scratch=tmp_path / "scratch", name="evaluate@1")
+
+
+@pytest.fixture
+def measured(stage, checkpoints, monkeypatch):
+    """``measured(way)`` gives outcomes; ``measured.played`` are the ways that were played for them."""
+    policy, prm = load_policy(checkpoints / "policy"), load_policy(checkpoints / "prm", kind="prm")
+    games = games_from_table(read_table(checkpoints / "unseen.parquet", GAMES))
+    playing = evaluate.play_games
+
+    def noted(policy, prm, games, way, *arguments):
+        outcomes.played.append(way)
+        return playing(policy, prm, games, way, *arguments)
+
+    def outcomes(way, split="unseen", policy=policy):
+        return evaluate._outcomes(stage, split, games, way, policy, prm, None)
+
+    outcomes.played, outcomes.policy = [], policy
+    monkeypatch.setattr(evaluate, "play_games", noted)
+    return outcomes
+
+
+def test_what_is_measured_is_not_played_again(stage, measured):
+    first = measured(WAY)
+    assert first["split"].to_pylist() == ["unseen"] * 2
+    assert first["score"].null_count == 0
+    assert measured(WAY) == first
+    assert measured.played == [WAY]
+    (kept,) = (stage.scratch / "outcomes").iterdir()
+    assert kept.name.startswith("unseen-sample-")
+
+
+def test_all_that_decides_outcomes_asks_for_others(stage, measured):
+    measured(WAY)
+    measured(WAY, split="seen")
+    measured(replace(WAY, method="greedy"))
+    measured(replace(WAY, slots=1))  # what is read, and counted, depends on what is played beside it
+    measured(WAY, policy=replace(measured.policy, digest="another"))
+    stage.params.compute.threads = 2
+    measured(WAY)
+    stage.params.seed = 2
+    measured(WAY)
+    stage.params.method = "rft"
+    measured(WAY)
+    assert len(measured.played) == 8
