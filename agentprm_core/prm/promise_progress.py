@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from agentprm_core.credit.gae import gae_targets
+from agentprm_core.datasets import whole
 from agentprm_core.prm.losses import prm_objective
 from agentprm_core.prm.score import score_rows
 from agentprm_core.training.packing import Row
@@ -62,7 +63,8 @@ class PromiseProgressTrainer(EpisodeTrainer):
         if not kept.exists():
             scores = score_rows(self.model, self.rows, self.settings.batch_tokens)
             if self.args.should_save:
-                np.save(kept, np.concatenate(scores))
+                with whole(kept) as aside:
+                    np.save(aside, np.concatenate(scores))
         else:
             ends = np.cumsum([int(row.columns["weight"].sum()) for row in self.rows])
             scores = np.split(np.load(kept), ends[:-1])

@@ -28,6 +28,7 @@ import torch
 from torch.utils.data import SequentialSampler
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
+from agentprm_core.datasets import whole
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.muon import MuonWithAdamW
 from agentprm_core.training.packing import BatchPlan, Row, pack
@@ -210,11 +211,12 @@ def resume_point(scratch: Path, digest: str) -> Path | None:
             shutil.rmtree(state)
         for scores in scratch.glob("scores-*.npy"):
             scores.unlink()
-        owner.write_text(json.dumps({"digest": digest}) + "\n")
+        with whole(owner) as aside:
+            aside.write_text(json.dumps({"digest": digest}) + "\n")
         return None
     # trainer_state.json is the last file of a state to be written
-    whole = [state for state in scratch.glob("checkpoint-*") if (state / "trainer_state.json").exists()]
-    return max(whole, key=lambda state: int(state.name.split("-")[1]), default=None)
+    states = [state for state in scratch.glob("checkpoint-*") if (state / "trainer_state.json").exists()]
+    return max(states, key=lambda state: int(state.name.split("-")[1]), default=None)
 
 
 def _digest(trainer: EpisodeTrainer) -> str:

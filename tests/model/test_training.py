@@ -81,6 +81,35 @@ def test_a_killed_run_continues_to_the_same_weights(renderer, tmp_path, trainer_
     assert torch.equal(weights(again.model), weights(whole.model))
 
 
+def half(write):
+    """``write`` as a kill leaves it: the first bytes of what was to be written."""
+
+    def dies(path, *arguments):
+        write(path, *arguments)
+        path.write_bytes(path.read_bytes()[:10])
+        raise Killed
+
+    return dies
+
+
+def test_scores_that_a_kill_left_half_written_are_made_again(renderer, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(np, "save", half(np.save))
+        fit(promise_trainer(renderer, tmp_path))
+    assert not list(tmp_path.glob("scores-*.npy"))
+    assert fit(promise_trainer(renderer, tmp_path))["steps"] == 9
+
+
+def test_an_owner_that_a_kill_left_half_written_is_written_again(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Path, "write_text", half(Path.write_text))
+        resume_point(tmp_path, "run")
+    assert resume_point(tmp_path, "run") is None
+    (tmp_path / "checkpoint-4").mkdir()
+    (tmp_path / "checkpoint-4" / "trainer_state.json").write_text("{}")
+    assert resume_point(tmp_path, "run").name == "checkpoint-4"
+
+
 def test_another_runs_states_are_not_resumed_from(renderer, tmp_path):
     fit(sft_trainer(renderer, tmp_path))
     other = dataclasses.replace(SFT, learning_rate=1e-3)
