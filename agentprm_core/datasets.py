@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agentprm_core.errors import DataError
 from agentprm_core.types import EPISODES, GAMES, Episode, Game, Turn
 
 REPLAYED = "replayed"
@@ -51,7 +52,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
     Raises:
         FileNotFoundError: nothing there.
-        ValueError: a file whose columns are not the schema's; names the file and the difference.
+        DataError: a file whose columns are not the schema's; names the file and the difference.
     """
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].exists():
@@ -63,7 +64,7 @@ def _read_one(file: Path, schema: pa.Schema) -> pa.Table:
     table = pq.read_table(file)
     missing = set(schema.names) - set(table.column_names)
     if missing:
-        raise ValueError(f"{file}: lacks the columns {', '.join(sorted(missing))}")
+        raise DataError(f"{file}: lacks the columns {', '.join(sorted(missing))}")
     return table.select(schema.names).cast(schema)
 
 

@@ -14,6 +14,7 @@ from statistics import NormalDist
 import numpy as np
 import pyarrow as pa
 
+from agentprm_core.errors import DataError
 from agentprm_core.types import TASK_TYPES, Episode, Game
 
 OUTCOMES = pa.schema(
@@ -87,11 +88,11 @@ def paired_test(before: Mapping[str, bool], after: Mapping[str, bool]) -> Paired
     """Compare two policies game by game (McNemar 1947, exact).
 
     Raises:
-        ValueError: the games are not the same ones.
+        DataError: the games are not the same ones.
     """
     if before.keys() != after.keys():
         odd = sorted(before.keys() ^ after.keys())
-        raise ValueError(f"not the same games: {len(odd)} were played by one of the two only, e.g. {odd[0]}")
+        raise DataError(f"not the same games: {len(odd)} were played by one of the two only, e.g. {odd[0]}")
     n = len(before)
     gained = sum(after[game] and not won for game, won in before.items())
     lost = sum(won and not after[game] for game, won in before.items())

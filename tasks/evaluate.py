@@ -21,16 +21,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from agentprm_core.datasets import games_from_table, read_table, write_table
-from agentprm_core.envs import ENGINES, UnsupportedGame
+from agentprm_core.envs import ENGINES
 from agentprm_core.evaluate import OUTCOMES, outcomes_table, summary
-from agentprm_core.policy.models import CheckpointError, Policy, load_policy
+from agentprm_core.policy.models import Policy, load_policy
 from agentprm_core.types import GAMES, Game
 from tasks import layout
 from tasks.compute import quiet, slots, use
 from tasks.demos import choose
 from tasks.kept import kept
 from tasks.playing import SEARCHES, STANDALONE, Way, outcomes_digest, play_games, scores
-from tasks.stage import Stage, run_stage, write_json
+from tasks.stage import EXPECTED, Stage, run_stage, write_json
 from tasks.world import world_model
 
 _CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
@@ -220,7 +220,7 @@ def main() -> None:
         parser.error(f"--method {arguments.method} needs --prm, the PRM that chooses")
     try:
         figures = standalone(arguments)
-    except (CheckpointError, UnsupportedGame, FileNotFoundError) as error:
+    except EXPECTED as error:
         sys.exit(f"evaluate: {error}")
     if arguments.json:
         print(json.dumps(figures))

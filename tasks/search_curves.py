@@ -25,9 +25,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from agentprm_core.datasets import write_table
-from agentprm_core.envs import UnsupportedGame
 from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
-from agentprm_core.policy.models import CheckpointError, Policy, load_policy
+from agentprm_core.policy.models import Policy, load_policy
 from agentprm_core.search.efficiency import efficiency
 from agentprm_core.types import Game
 from tasks.compute import quiet
@@ -35,7 +34,7 @@ from tasks.evaluate import find_games, playing_arguments, way_from
 from tasks.kept import kept
 from tasks.playing import Way, outcomes_digest, play_games
 from tasks.reports import aligned
-from tasks.stage import write_json
+from tasks.stage import EXPECTED, write_json
 
 ALONE = "policy"
 """In the PRM's place where none chooses."""
@@ -144,7 +143,7 @@ def main() -> None:
         parser.error(f"--beams: a beam of width {widest} needs as many --slots, not {arguments.slots}")
     try:
         run(arguments)
-    except (CheckpointError, UnsupportedGame, FileNotFoundError) as error:
+    except EXPECTED as error:
         sys.exit(f"search_curves: {error}")
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentprm_core.datasets import whole
-from agentprm_core.envs import UnsupportedGame
+from agentprm_core.errors import DataError
 from tasks import layout
 from tasks.clock import Clock, write_timing
 from tasks.gatekeeper import Gatekeeper
@@ -29,8 +29,13 @@ from tasks.tracking import Tracker
 SCRATCH = Path(".scratch")
 
 
-class StageError(ValueError):
+class StageError(DataError):
     """What a stage was given cannot be used. Says what, where and what to do."""
+
+
+EXPECTED = (DataError, GateError, FileNotFoundError, FloatingPointError)
+"""Errors that speak of the data and the parameters, not of the code: a program ends with their line. A
+FloatingPointError is a training whose loss is no number any more."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def run_stage(
         work(stage)
     except BaseException as error:
         tracker.end("FAILED")
-        if isinstance(error, _expected()):
+        if isinstance(error, EXPECTED):
             sys.exit(f"{stage.name}: {error}")
         raise
     finally:
@@ -191,13 +196,6 @@ def _seed(seed: int) -> None:
 
     random.seed(seed)
     np.random.seed(seed)
-
-
-def _expected() -> tuple[type[Exception], ...]:
-    """Errors that speak of the data, not of the code. torch is not imported for stages that do without."""
-    found = [StageError, GateError, UnsupportedGame, FileNotFoundError]
-    models = sys.modules.get("agentprm_core.policy.models")
-    return (*found, models.CheckpointError) if models else tuple(found)
 
 
 def _closing_line(stage: Stage) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from agentprm_core.credit.monte_carlo import discounted
 from agentprm_core.credit.split import validation_games
 from agentprm_core.envs.base import Observation, World
+from agentprm_core.errors import DataError
 from agentprm_core.types import LABELS, Episode, Game, Turn
 
 BRANCH_VALUES = pa.schema(
@@ -109,7 +110,7 @@ def points_of_episode(world: World, game: Game, episode: Episode) -> Iterator[Br
     """The point after each turn of ``episode``, which is replayed in ``world``.
 
     Raises:
-        ValueError: the world says something else than the episode's observations: another game or engine.
+        DataError: the world says something else than the episode's observations: another game or engine.
     """
     observation = world.reset(game)
     for t, turn in enumerate(episode.turns):
@@ -185,9 +186,9 @@ def label_branching(
 
 def _same(observation: Observation, turn: Turn, episode: Episode, t: int) -> None:
     if observation.text != turn.observation:
-        raise ValueError(
+        raise DataError(
             f"branching: game {episode.game_id}, episode {episode.index}, turn {t}: the world says "
-            f"{observation.text!r}, the episode {turn.observation!r}; is it another engine or game?"
+            f"{observation.text!r}, the episode {turn.observation!r}; is it another engine (env.engine) or game?"
         )
 
 

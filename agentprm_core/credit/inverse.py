@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from agentprm_core.credit.split import validation_games
 from agentprm_core.credit.turns import shards
 from agentprm_core.datasets import REPLAYED
+from agentprm_core.errors import DataError
 
 INVERSE = pa.schema(
     [
@@ -80,11 +81,14 @@ def episode_weights(expert_N: np.ndarray, starts_N: np.ndarray) -> np.ndarray:
     1 / (episodes of its class) has the same expectation and keeps them. ``starts_N`` marks first turns.
 
     Raises:
-        ValueError: a class without episodes.
+        DataError: a class without episodes.
     """
     episodes = {side: int((starts_N & (expert_N == side)).sum()) for side in (True, False)}
     if not all(episodes.values()):
-        raise ValueError(f"inverse: {episodes[True]} expert and {episodes[False]} learner episodes; both are needed")
+        raise DataError(
+            f"inverse: {episodes[True]} expert and {episodes[False]} learner episodes; both are needed on each "
+            "side of the split (demos.games, rollout.games, label.validation_share)"
+        )
     weight = np.where(expert_N, 1 / episodes[True], 1 / episodes[False])
     return (weight / weight.mean()).astype(np.float32)
 
@@ -157,7 +161,7 @@ def _turns(paths: Path | Sequence[Path], dataset: int) -> pl.DataFrame:
     )
     broken = rows.filter(pl.col("turn") != pl.col("expected"))
     if len(broken):
-        raise ValueError(f"inverse: {_name(broken)}: turns of an episode must run 0, 1, 2 … without a gap")
+        raise DataError(f"inverse: {_name(broken)}: turns of an episode must run 0, 1, 2 … without a gap")
     decided = rows.filter(pl.col("method") != REPLAYED)
     return decided.with_columns(first=pl.col("turn") == pl.col("turn").min().over(episode))
 

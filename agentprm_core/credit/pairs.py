@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from agentprm_core.credit.turns import Turns, read_turns, shards
 from agentprm_core.datasets import read_table
+from agentprm_core.errors import DataError
 from agentprm_core.types import LABELS, PAIRS
 
 _WHERE = ("game_id", "episode", "turn")
@@ -66,7 +67,8 @@ def relative_pairs(
     labels' split, so a pair's side is its game's. A Q̂ of one visit is one coin: ``min_visits`` asks for more.
 
     Raises:
-        ValueError: labels of other turns than the rollouts', or as :func:`action_pairs`.
+        DataError: labels of other turns than the rollouts'.
+        ValueError: as :func:`action_pairs`.
     """
     turns = read_turns(rollouts)
     given = read_table(labels, LABELS)
@@ -96,7 +98,7 @@ def _same_turns(turns: Turns, labels: pa.Table, path: Path) -> None:
         and np.array_equal(turns.turn_N, labels["turn"].to_numpy())
     )
     if not same:
-        raise ValueError(f"{path}: {len(labels)} labels that are not those of these {len(games)} turns")
+        raise DataError(f"{path}: {len(labels)} labels that are not those of these {len(games)} turns")
 
 
 def _actions(rollouts: Path | Sequence[Path], turns: Turns, row_P: np.ndarray) -> pa.Array:

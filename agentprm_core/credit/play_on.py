@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentprm_core.credit.branching import History, PlayFrom
 from agentprm_core.envs.base import World
+from agentprm_core.errors import DataError
 from agentprm_core.rollout import Player, Start, play
 from agentprm_core.types import Episode
 
@@ -13,7 +14,7 @@ from agentprm_core.types import Episode
 def play_from_player(player: Player, *, engine: str, max_turns: int) -> PlayFrom:
     """Plays on from histories with ``player``, up to ``max_turns`` actions an episode, replayed ones included.
 
-    Raises (when called) ValueError for a history longer than ``max_turns`` or than the player's context.
+    Raises (when called) DataError for a history longer than ``max_turns`` or than the player's context.
 
     The rollout loop reaches each state by replaying the history's actions in a fresh world of ``engine``, because the
     player has to read them anyway; the clones only matter to players of other kinds.
@@ -36,8 +37,9 @@ def play_from_player(player: Player, *, engine: str, max_turns: int) -> PlayFrom
 
 def _turns_after(history: History, episode: Episode) -> int:
     if episode.length < len(history.turns):
-        raise ValueError(
+        raise DataError(
             f"branching: game {history.game.id}: {len(history.turns)} turns of history, of which the player took in "
-            f"{episode.length}; its context and turn limit must be those of the episodes"
+            f"{episode.length}; its context and turn limit must be those of the episodes (model.context, "
+            "env.max_turns)"
         )
     return episode.length - len(history.turns)

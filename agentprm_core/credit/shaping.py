@@ -9,9 +9,11 @@ import numpy as np
 
 from agentprm_core.credit.monte_carlo import returns, visit_statistics
 from agentprm_core.credit.turns import Turns
+from agentprm_core.errors import DataError
 
 STEEPNESS = 3.0
 """c of the reference implementation's σ((q − mean)·c/IQR)."""
+_REMEDY = "play more games (rollout.games) or choose another label.shaping"
 
 
 def visited_values(turns: Turns, *, key: str, side_N: np.ndarray, gamma: float) -> np.ndarray:
@@ -119,13 +121,15 @@ def soft_labels(q_K: np.ndarray) -> np.ndarray:
     """float64 [K] in (0,1): σ((q − mean) · 3 / IQR) over K (s,a) keys (not visits), as the reference code squashes q.
 
     Raises:
-        ValueError: fewer than two keys, or an interquartile range of 0: such a q says nothing.
+        DataError: fewer than two keys, or an interquartile range of 0: such a q says nothing.
     """
     if q_K.size < 2:
-        raise ValueError(f"shaping: {q_K.size} keys are too few to squash")
+        raise DataError(f"shaping: {q_K.size} keys are too few to squash; {_REMEDY}")
     low, high = np.percentile(q_K, [25, 75])
     if low == high:
-        raise ValueError(f"shaping: the middle half of {q_K.size} shaped values is {low} throughout; nothing to squash")
+        raise DataError(
+            f"shaping: the middle half of {q_K.size} shaped values is {low} throughout, nothing to squash; {_REMEDY}"
+        )
     return 1 / (1 + np.exp(-(q_K - q_K.mean()) * STEEPNESS / (high - low)))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from agentprm_core.errors import DataError
+
 
 def validation_games(games: Sequence[str], share: float, seed: int) -> np.ndarray:
     """bool [len(games)]: whether each game is for validation.
@@ -16,15 +18,17 @@ def validation_games(games: Sequence[str], share: float, seed: int) -> np.ndarra
     met on average; with few games it may be off.
 
     Raises:
-        ValueError: ``share`` outside [0, 1), or, where it is above 0, a side without any game.
+        ValueError: ``share`` outside [0, 1).
+        DataError: a side without any game, where ``share`` is above 0.
     """
     if not 0 <= share < 1:
         raise ValueError(f"label.validation_share: {share} is not in [0, 1)")
     side = np.array([_unit(game, seed) < share for game in games], bool)
     if share > 0 and len(set(side)) < 2:
-        raise ValueError(
+        raise DataError(
             f"label.validation_share: with {len(games)} games, share {share} and seed {seed} every game is for "
-            f"{'validation' if side.all() else 'training'}; play more games or choose another seed"
+            f"{'validation' if side.all() else 'training'}; play more games or choose another seed "
+            "(rollout.games, seed)"
         )
     return side
 

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from agentprm_core.errors import DataError
 from agentprm_core.types import EPISODES
 
 KEYS = ("history", "state")
@@ -104,7 +105,7 @@ def read_turns(rollouts: Path | Sequence[Path]) -> Turns:
 
     Raises:
         FileNotFoundError: no shards.
-        ValueError: no rows, or rows that are not whole episodes (see :func:`turns_from_table`).
+        DataError: no rows, or rows that are not whole episodes (see :func:`turns_from_table`).
     """
     return _turns(pl.scan_parquet(shards(rollouts)))
 
@@ -113,19 +114,19 @@ def turns_from_table(table: pa.Table) -> Turns:
     """The turns of an in-memory table in schema EPISODES.
 
     Raises:
-        ValueError: a missing column, no rows, a turn that is missing or stands twice, a reward or a ``done`` before
+        DataError: a missing column, no rows, a turn that is missing or stands twice, a reward or a ``done`` before
             the last turn or a last turn without ``done``, a reward other than 0 and 1; names game, episode and turn.
     """
     missing = set(_NEEDED) - set(table.column_names)
     if missing:
-        raise ValueError(f"episodes: lack the columns {', '.join(sorted(missing))}")
+        raise DataError(f"episodes: lack the columns {', '.join(sorted(missing))}")
     return _turns(pl.from_arrow(table.select(_NEEDED).cast(pa.schema([EPISODES.field(n) for n in _NEEDED]))).lazy())
 
 
 def _turns(rows: pl.LazyFrame) -> Turns:
     games = rows.select(pl.col("game_id").unique().sort()).collect(engine="streaming")["game_id"]
     if games.is_empty():
-        raise ValueError("episodes: no rows")
+        raise DataError("episodes: no rows")
     columns = rows.select(
         pl.col("game_id").cast(pl.Enum(games)).to_physical().cast(pl.Int32).alias("game"),
         "episode",
@@ -160,7 +161,7 @@ def _check(games, game, episode, turn, reward, done) -> np.ndarray:
     def refuse(bad: np.ndarray, what: str) -> None:
         if bad.any():
             row = int(np.argmax(bad))
-            raise ValueError(
+            raise DataError(
                 f"episodes: game {games[game[row]]}, episode {episode[row]}, turn {turn[row]}: {what} "
                 f"({int(bad.sum())} such rows)"
             )

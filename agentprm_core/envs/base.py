@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 
 
-class UnsupportedGame(ValueError):
+class UnsupportedGame(DataError):
     """A game that cannot be played here: truncated, in another dialect, outside the domain. Says which and why."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from agentprm_core.errors import DataError
 from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer
 from agentprm_core.improve.pairs import Pair, PairCounts
 from agentprm_core.policy.models import Policy
@@ -26,8 +27,8 @@ def train_dpo_trl(
     """Train ``policy.model`` in place. Returns it, and ``steps``, ``loss``, ``curve`` and ``pairs``.
 
     Raises:
-        ValueError: no two actions that differ in score; settings that TRL lacks (fresh pairs, soft
-            preferences, imitation).
+        DataError: no two actions that differ in score.
+        ValueError: settings that TRL lacks (fresh pairs, soft preferences, imitation).
     """
     if settings.imitation:
         raise ValueError("TRL's DPO imitates nothing: set imitation to 0")
@@ -38,7 +39,7 @@ def train_dpo_trl(
     counts = PairCounts()
     rows = plain_rows(episodes, judge(episodes, drawn, prm, settings, counts), policy)
     if not rows:
-        raise ValueError(f"none of {counts.states} states has two actions whose scores differ: nothing to prefer")
+        raise DataError(f"none of {counts.states} states has two actions whose scores differ: nothing to prefer")
     trainer = dpo_trainer(rows, policy, settings, scratch)
     trainer.train()
     curve = [entry for entry in trainer.state.log_history if "loss" in entry]

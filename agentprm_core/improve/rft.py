@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from agentprm_core.errors import DataError
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.types import Episode
@@ -17,13 +18,16 @@ def train_rft(
 ) -> tuple[PreTrainedModel, dict]:
     """:func:`agentprm_core.improve.sft.train_sft` on the won episodes, each way of winning a game once.
 
-    The metrics also have ``episodes`` (offered) and ``successes`` (won and distinct). Raises ValueError where none was
+    The metrics also have ``episodes`` (offered) and ``successes`` (won and distinct). Raises DataError where none was
     won.
     """
     offered = list(episodes)
     kept = successes(offered)
     if not kept:
-        raise ValueError(f"none of the {len(offered)} episodes was won: nothing to imitate")
+        raise DataError(
+            f"none of the {len(offered)} episodes was won: nothing to imitate; play more of them (rollout.games, "
+            "rollout.episodes_per_game)"
+        )
     model, metrics = train_sft(kept, renderer, model, settings, scratch)
     return model, metrics | {"episodes": len(offered), "successes": len(kept)}
 

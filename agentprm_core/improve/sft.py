@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.training.attention import log_probs
 from agentprm_core.training.packing import Row
@@ -41,7 +42,7 @@ def train_sft(
         the likeliest); where neither has weight they are left out.
 
     Raises:
-        ValueError: no episodes, or one longer than the model's context (names it).
+        DataError: no episodes, or one longer than the model's context (names it).
     """
     weights = settings.observation_weight, settings.action_weight
     rows = [sft_row(episode, renderer, model, *weights) for episode in episodes]
@@ -67,11 +68,12 @@ def sft_row(
 
 
 def check_fits(tokens: int, episode: Episode, model: PreTrainedModel) -> None:
-    """Raises ValueError when an episode is longer than the model's context."""
+    """Raises DataError when an episode is longer than the model's context."""
     context = model.config.max_position_embeddings
     if tokens > context:
-        raise ValueError(
-            f"episode {episode.index} of {episode.game_id} has {tokens} tokens, the model's context is {context}"
+        raise DataError(
+            f"episode {episode.index} of {episode.game_id} has {tokens} tokens, the model's context is {context}; "
+            "raise model.context, or end episodes sooner (env.max_turns, demos.max_turns)"
         )
 
 

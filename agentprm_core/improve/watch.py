@@ -16,6 +16,7 @@ import torch
 from transformers import TrainerCallback
 
 from agentprm_core.credit.monte_carlo import discounted
+from agentprm_core.errors import DataError
 from agentprm_core.improve.kl import kl_sum
 from agentprm_core.improve.monitor import Look, signals
 from agentprm_core.improve.online_dpo import scored
@@ -62,11 +63,14 @@ class Probe:
         """``proposer`` draws for the policy that is trained. ``auditor``: a PRM that was trained on other games.
         ``play``: plays the same games with the same seeds each time, with the policy as it is then.
 
-        Raises ValueError without episodes, or with ``play`` but no ``returns``.
+        Raises DataError without episodes, ValueError with ``play`` but no ``returns``.
         """
         self._episodes = [episode for episode in episodes if episode.start < episode.length]
         if not self._episodes:
-            raise ValueError("no episode with a turn to look at the policy in")
+            raise DataError(
+                "no episode with a turn to look at the policy in: hold out more games (rollout.games, "
+                "label.validation_share)"
+            )
         if (play is None) != (returns is None):
             raise ValueError("play and returns go together: what is played has to be counted")
         self._proposer, self._prm, self._auditor = proposer, prm, auditor

@@ -24,6 +24,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer, make_renderer
 
 MANIFEST = "agentprm.json"
@@ -36,7 +37,7 @@ _ENTITY = re.compile(r"[a-z]+ \d+")
 _WEIGHT_FILES = ("*.safetensors", "adapter_config.json", "config.json", "tokenizer.json")
 
 
-class CheckpointError(ValueError):
+class CheckpointError(DataError):
     """A checkpoint that cannot be used: missing, half-written, or not made for its tokenizer."""
 
 

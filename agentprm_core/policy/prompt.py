@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from transformers import PreTrainedTokenizerBase
 
+from agentprm_core.errors import DataError
 from agentprm_core.types import Turn
 
 PAD, UNK, BOS, ACT, END = "<pad>", "<unk>", "<bos>", "<act>", "<end>"
@@ -146,15 +147,16 @@ def make_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:
     """The renderer of ``tokenizer``: ``plain`` if it has our marks, ``chat`` if it has a chat template.
 
     Raises:
-        ValueError: it has neither, so nobody can tell where an action starts.
+        DataError: it has neither, so nobody can tell where an action starts.
     """
     marks = tokenizer.convert_tokens_to_ids([BOS, ACT, END])
     if all(m is not None and m != tokenizer.unk_token_id for m in marks):
         bos, act, end = marks
         return Renderer(tokenizer, "plain", (bos,), (), (act,), (end,))
     if not tokenizer.chat_template:
-        raise ValueError(
-            f"tokenizer {tokenizer.name_or_path!r} has neither the marks {BOS} {ACT} {END} nor a chat template"
+        raise DataError(
+            f"tokenizer {tokenizer.name_or_path!r} has neither the marks {BOS} {ACT} {END} nor a chat template; choose "
+            "another model.source"
         )
     return _chat_renderer(tokenizer)
 
@@ -171,11 +173,15 @@ def _chat_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:
         between, rest = rest.split(sentinels[2])
         again, _ = rest.split(sentinels[3])
     except ValueError:
-        raise ValueError(
-            f"the chat template of {tokenizer.name_or_path!r} rewrites messages: cannot append to it"
+        raise DataError(
+            f"the chat template of {tokenizer.name_or_path!r} rewrites messages: cannot append to it; "
+            "choose another model.source"
         ) from None
     if again != before_action:
-        raise ValueError(f"the chat template of {tokenizer.name_or_path!r} renders turns unlike each other")
+        raise DataError(
+            f"the chat template of {tokenizer.name_or_path!r} renders turns unlike each other; "
+            "choose another model.source"
+        )
     between_ids = tokenizer.encode(between, add_special_tokens=False)
     # the assistant's message ends with the first special token (<|eot_id|>, <|im_end|>, </s>) after its text
     cut = 1 + next(i for i, t in enumerate(between_ids) if t in tokenizer.all_special_ids)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Policy
 
 TRIES = 20_000
@@ -20,7 +21,7 @@ Spelling = tuple[tuple[int, ...], str]
 """A command's tokens, its stop token last, and the command."""
 
 
-class Unspeakable(ValueError):
+class Unspeakable(DataError):
     """No admissible command can be written with the policy's tokenizer."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.training.packing import Row
 from agentprm_core.training.tree import tree_row
@@ -51,12 +52,12 @@ def prm_row(labelled: Labelled, renderer: Renderer) -> Row:
     the world wrote, but for the very first).
 
     Raises:
-        ValueError: labels outside [0, 1] or not one a turn; names the episode.
+        DataError: labels outside [0, 1] or not one a turn; names the episode.
     """
     episode, q_T = labelled.episode, np.asarray(labelled.q, dtype=np.float32)
     worth = np.concatenate([q_T[~np.isnan(q_T)], [tried.q for tried in labelled.tried]])
     if len(q_T) != len(episode.turns) or (worth < 0).any() or (worth > 1).any():
-        raise ValueError(
+        raise DataError(
             f"episode {episode.index} of {episode.game_id}: {len(q_T)} labels for {len(episode.turns)} turns, "
             f"between {worth.min(initial=0)} and {worth.max(initial=0)}; they must be one a turn, in [0, 1]"
         )

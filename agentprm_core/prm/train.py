@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedModel
 
+from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
@@ -68,15 +69,18 @@ def train_prm(
         ``validation``, see :func:`agentprm_core.prm.validation.validate`.
 
     Raises:
-        ValueError: nothing to train on, bad labels, a game on both sides, no two actions that differ (``relative``),
+        DataError: nothing to train on, bad labels, a game on both sides, no two actions that differ (``relative``),
             an observation loss where the embedding is not also the output (from-scratch models share them).
     """
     labelled = list(labelled)
     shared = {item.episode.game_id for item in labelled} & {item.episode.game_id for item in held_out}
     if shared:
-        raise ValueError(f"{len(shared)} games are in both training and validation: {', '.join(sorted(shared)[:3])} …")
+        raise DataError(f"{len(shared)} games are in both training and validation: {', '.join(sorted(shared)[:3])} …")
     if settings.observation_weight and not prm.config.tie_word_embeddings:
-        raise ValueError("observation_weight needs a model whose embedding is also its output (tie_word_embeddings)")
+        raise DataError(
+            "observation_weight needs a model whose embedding is also its output (tie_word_embeddings): set "
+            "prm.observation_weight to 0"
+        )
     trainer = _trainer(labelled, renderer, prm, settings, scratch)
     metrics = fit(trainer)
     if held_out:
@@ -105,5 +109,8 @@ def _trainer(labelled, renderer, prm, settings, scratch) -> EpisodeTrainer:
         loss = partial(relative, margin=settings.margin)
         rows = [paired for row in rows if (paired := pair_weights(row, settings.margin))]
         if not rows:
-            raise ValueError(f"no state has two actions whose labels differ by more than {settings.margin}")
+            raise DataError(
+                f"no state has two actions whose labels differ by more than {settings.margin}: lower prm.margin, or "
+                "try actions at more states (rollout.branch)"
+            )
     return EpisodeTrainer(prm, rows, prm_objective(loss, settings.observation_weight), settings, scratch)

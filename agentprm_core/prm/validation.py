@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import rankdata
 
+from agentprm_core.errors import DataError
+
 _BINS = 10
 _EPSILON = 1e-7
 
@@ -28,10 +30,10 @@ def validate(score_N: np.ndarray, q_N: np.ndarray, won_N: np.ndarray) -> dict:
         either is constant); ``actions``.
 
     Raises:
-        ValueError: nothing to validate on.
+        DataError: nothing to validate on.
     """
     if not len(score_N):
-        raise ValueError("no held-out actions to validate on")
+        raise DataError("no held-out actions to validate on: raise label.validation_share or rollout.games")
     score_N, q_N = score_N.astype(np.float64), q_N.astype(np.float64)
     bins = calibration(score_N, q_N)
     return {

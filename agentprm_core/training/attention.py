@@ -24,6 +24,8 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from agentprm_core.errors import DataError
+
 ATTENTION = "agentprm_packed"
 
 
@@ -133,7 +135,9 @@ def _attend(
 ) -> tuple[torch.Tensor, None]:
     """The attention of one layer; ``query`` is [1, H, N, D], the result [1, N, H, D]."""
     if sliding_window is not None:
-        raise ValueError("a model with a sliding window cannot be trained on packed batches")
+        raise DataError(
+            "a model with a sliding window cannot be trained on packed batches: choose another model.source"
+        )
     heads, width = query.shape[1], query.shape[3]
     if packed.memory is not None:
         key, value = packed.memory.add(module.layer_idx, key, value)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from agentprm_core.errors import DataError
+
 _SPREAD = 1.25
 """Rows attend together while the longest has at most this many times the shortest's tokens."""
 
@@ -53,7 +55,7 @@ class BatchPlan(Sequence[list[int]]):
             next epoch's batches, so every step has the same number.
 
     Raises:
-        ValueError: no rows.
+        DataError: no rows.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class BatchPlan(Sequence[list[int]]):
         group: int = 1,
     ) -> None:
         if not len(lengths):
-            raise ValueError("no rows to train on")
+            raise DataError("no rows to train on")
         self._lengths, self._batch_tokens, self._seed = lengths, batch_tokens, seed
         self._batches: list[list[int]] = self._epoch(0)
         self.first_epoch = len(self._batches)

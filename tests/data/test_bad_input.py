@@ -3,17 +3,19 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from agentprm_core.datasets import episodes_to_table, whole, write_table
+from agentprm_core.datasets import episodes_to_table, games_to_table, whole, write_table
 from agentprm_core.envs.alfworld.games import write_game
 from agentprm_core.envs.alfworld.households import generate_games
-from agentprm_core.policy.models import new_model, save_policy
+from agentprm_core.policy.models import load_policy, new_model, save_policy
 from agentprm_core.policy.tokenizer import train_tokenizer
+from agentprm_core.prm.model import new_prm
 from agentprm_core.types import Episode, Turn
-from tasks import evaluate, games, label, layout, policy
+from tasks import evaluate, games, label, layout, policy, search_curves
 from tasks.params import PARAMS
 from tasks.profile import overridden
 from tasks.stage import run_stage, write_json
@@ -163,3 +165,58 @@ def test_a_prm_that_does_not_rank(project):
     assert "ranks actions no better than chance: it orders 50% [41%, 60%] of 90 pairs at 30 held-out states" in said
     assert "prm.require_ranking: false" in said
     assert not layout.policy(1).exists()
+
+
+def test_too_few_games_for_two_sides(project):
+    project(label={"validation_share": 1e-9})
+    rollouts(checkpoint(layout.policy(0)))
+    assert refused("label", label, "--iteration", "1", gated=True) == (
+        "label@1: label.validation_share: with 8 games, share 1e-09 and seed 1 every game is for training; "
+        "play more games or choose another seed (rollout.games, seed)"
+    )
+    assert not layout.labels(1).exists()
+
+
+def test_nothing_won_to_imitate(project):
+    project(policy={"method": "rft"})
+    rollouts(checkpoint(layout.policy(0)), won=0)
+    checkpoint(layout.prm(1))
+    assert refused("policy", policy, "--iteration", "1", gated=True) == (
+        "policy@1: none of the 32 episodes was won: nothing to imitate; play more of them (rollout.games, "
+        "rollout.episodes_per_game)"
+    )
+    assert not layout.policy(1).exists()
+
+
+def failing(error: Exception) -> SimpleNamespace:
+    def work(stage):
+        """Fail."""
+        raise error
+
+    return SimpleNamespace(work=work)
+
+
+def test_a_training_that_diverges(project):
+    error = FloatingPointError("the loss is nan at step 7; lower learning_rate")
+    assert refused("sft", failing(error)) == "sft: the loss is nan at step 7; lower learning_rate"
+
+
+def test_a_fault_of_the_code_is_no_bad_input(project):
+    with pytest.raises(ValueError, match="not enough values to unpack"):
+        run_stage("sft", failing(ValueError("not enough values to unpack")).work, iterated=False, arguments=())
+
+
+@pytest.mark.parametrize("program", [evaluate, search_curves])
+def test_games_without_a_column(tmp_path, monkeypatch, household, program):
+    checkpoint(tmp_path / "policy")
+    write_table(games_to_table([household]).drop_columns(["goal"]), tmp_path / "train.parquet")
+    name = program.__name__.split(".")[-1]
+    arguments = [name, "--policy", f"{tmp_path}/policy", "--games", f"{tmp_path}", "--split", "train"]
+    if program is search_curves:
+        arguments += ["--prm", f"mine={tmp_path}/prm", "--out", f"{tmp_path}/out"]
+        with whole(tmp_path / "prm") as aside:
+            trained = load_policy(tmp_path / "policy")
+            save_policy(new_prm(trained.model), trained.tokenizer, aside, kind="prm")
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit, match=rf"^{name}: .*train\.parquet: lacks the columns goal$"):
+        program.main()

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from agentprm_core.envs.alfworld.priors import OPENABLE, WHERE
 from agentprm_core.envs.base import World
+from agentprm_core.errors import DataError
 from agentprm_core.types import Episode, Game, Turn
 
 _TASKS = (
@@ -67,14 +68,14 @@ class Task:
 
 
 def read_task(text: str) -> Task:
-    """The task of a first observation. Raises ValueError for a sentence that is none of the twelve templates."""
+    """The task of a first observation. Raises DataError for a sentence that is none of the twelve templates."""
     sentence = text[text.rfind("\n") + 1 :]
     for pattern, verb in _TASK_PATTERNS:
         match = pattern.match(sentence)
         if match:
             part = match.groupdict()
             return Task(part["obj"], part.get("home") or "", part.get("lamp") or "", verb, "two" in part)
-    raise ValueError(f"the expert knows ALFWorld's twelve templated tasks, and this is none of them: {sentence!r}")
+    raise DataError(f"the expert knows ALFWorld's twelve templated tasks, and this is none of them: {sentence!r}")
 
 
 class Expert:
@@ -93,7 +94,7 @@ class Expert:
     def act(self, text: str, done: str | None = None) -> str:
         """The next command after ``text``. ``done`` is what was really done before it, where others acted instead.
 
-        Raises ValueError for an unknown task, :class:`NothingLeft` after a search in vain.
+        Raises DataError for an unknown task, :class:`NothingLeft` after a search in vain.
         """
         if self._task is None:
             self._begin(text)

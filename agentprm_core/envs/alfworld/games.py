@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentprm_core.envs.base import UnsupportedGame
+from agentprm_core.errors import DataError
 from agentprm_core.types import TASK_TYPES, Game
 
 TREE = "json_2.1.1"
@@ -109,11 +110,11 @@ def game_data(game: Game, domain: str, grammar: str) -> dict:
 def goal_params(game: Game) -> dict[str, str | bool]:
     """ALFRED's parameters of the task, from its folder's name: ``<type>-<object>-<movable>-<parent>-<floor plan>``.
 
-    The lamp of ``look_at_obj_in_light`` stands in the parent's place. Raises ValueError for a name that is not one.
+    The lamp of ``look_at_obj_in_light`` stands in the parent's place. Raises DataError for a name that is not one.
     """
     parts = game.id.split("/")[1].split("-")
     if len(parts) != 5:
-        raise ValueError(f"{game.id}: the task folder is not <type>-<object>-<movable>-<parent>-<floor plan>")
+        raise DataError(f"{game.id}: the task folder is not <type>-<object>-<movable>-<parent>-<floor plan>")
     _, target, movable, parent, _ = parts
     lamp = game.task_type == "look_at_obj_in_light"
     return {
