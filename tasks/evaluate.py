@@ -30,7 +30,7 @@ from tasks.compute import quiet, slots, use
 from tasks.demos import choose
 from tasks.kept import kept
 from tasks.playing import SEARCHES, STANDALONE, Way, outcomes_digest, play_games, scores
-from tasks.stage import EXPECTED, Stage, run_stage, write_json
+from tasks.stage import EXPECTED, Stage, StageError, run_stage, write_json
 from tasks.world import world_model
 
 _CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
@@ -90,17 +90,24 @@ def _way(stage: Stage, policy: Policy, method: str) -> Way:
     section, params = stage.params.evaluate, stage.params
     caches = _CACHES.get(method, 1)
     context = min(params.model.context, policy.model.config.max_position_embeddings)
+    seats, width = slots(stage, policy, section.slots, context, caches), section.beam.width
+    if method == "beam" and seats < width:
+        raise StageError(
+            f"params.yaml: compute.cache_mb is {params.compute.cache_mb}: {caches} caches of {seats} slots "
+            f"of {context} tokens fit, and beam search needs evaluate.beam.width, {width}: "
+            "raise the one or lower the other"
+        )
     return Way(
         method=method,
         temperature=section.temperature,
         constrained=section.constrained,
         n=section.n,
-        width=section.beam.width,
+        width=width,
         samples=section.beam.samples,
         engine=params.env.engine,
         max_turns=params.env.max_turns,
         max_action_tokens=params.model.max_action_tokens,
-        slots=slots(stage, policy, section.slots, context, caches),
+        slots=seats,
         context=context,
         depth=section.lookahead.depth,
         gamma=params.label.gamma,

@@ -16,6 +16,8 @@ from agentprm_core.types import TASK_TYPES
 from tasks.gates import Check, Expectation
 
 TURN = ("game_id", "episode", "turn")
+_MIXED = "some episodes are won and some are lost (raise rollout.temperature or rollout.games)"
+_TIES = "not all are ties (lower policy.margin, or raise policy.samples or policy.temperature)"
 
 
 def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int]) -> list[Check]:
@@ -69,7 +71,7 @@ def rollouts_suite(rollouts: pa.Table, *, policy: str, episodes_per_game: int, m
             (
                 _in_set("dones", [1], "an episode ends once"),
                 _in_set("ended", [True], "an episode ends at its last turn"),
-                _mean("won", 0, 1, "some episodes are won and some are lost", strict=True),
+                _mean("won", 0, 1, _MIXED, strict=True),
             ),
         ),
         Check(
@@ -154,7 +156,7 @@ def pairs_suite(pairs: pa.Table, margin: float, most_ties: float, ties: float) -
                 _between("gap", margin, None, "the chosen action scores higher by the margin", strict=True),
             ),
         ),
-        Check("pair ties", pa.table({"ties": [ties]}), ("ties",), (_mean("ties", 0, most_ties, "not all are ties"),)),
+        Check("pair ties", pa.table({"ties": [ties]}), ("ties",), (_mean("ties", 0, most_ties, _TIES),)),
     ]
 
 

@@ -2,15 +2,19 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.policy.models import load_policy
+from agentprm_core.policy.runner import cache_bytes
 from agentprm_core.types import GAMES
 from tasks import evaluate
+from tasks.params import load_params
 from tasks.playing import Way
+from tasks.stage import StageError
 
 WAY = Way("sample", 1.0, True, n=2, width=2, samples=2, engine="fast", max_turns=3, max_action_tokens=8, slots=4,
           context=512)  # fmt: skip
@@ -66,3 +70,14 @@ def test_all_that_decides_outcomes_asks_for_others(stage, measured):
     stage.params.method = "rft"
     measured(WAY)
     assert len(measured.played) == 8
+
+
+def test_a_cache_too_small_for_the_beam_is_named(checkpoints):
+    policy = load_policy(checkpoints / "policy")
+    of_one = cache_bytes(policy.model, 512) / 2**20
+    params = load_params(Path(__file__).parents[2] / "params.yaml")
+    params = params.model_copy(update={"compute": params.compute.model_copy(update={"cache_mb": 2 * 3.5 * of_one})})
+    stage = SimpleNamespace(params=params)
+    assert evaluate._way(stage, policy, "best_of_n").slots == 3
+    with pytest.raises(StageError, match=r"compute.cache_mb is .*: 2 caches of 3 slots of 512 tokens .*beam.width, 4:"):
+        evaluate._way(stage, policy, "beam")
