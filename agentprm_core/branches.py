@@ -135,5 +135,12 @@ def _sit(sampler: Sampler, point: Point, draws: int, seed: int) -> int:
 
 
 def _start(point: Point, games: Mapping[str, Game], action: str, index: int, seed: int) -> Start:
-    before = tuple(turn.action for turn in point.episode.turns[: point.turn])
-    return Start(games[point.episode.game_id], index, seed, before, action)
+    before = point.episode.turns[: point.turn]
+    return Start(
+        games[point.episode.game_id],
+        index,
+        seed,
+        actions=tuple(turn.action for turn in before),
+        reasons=tuple(turn.reason for turn in before),
+        first=action,
+    )

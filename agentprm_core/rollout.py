@@ -58,12 +58,14 @@ class Start:
     """Replayed from the game's first state: a reset distribution, or the path to a branch point."""
     first: str | None = None
     """The first action after those, played without asking but the player's own: a branch to be valued."""
+    reasons: tuple[str, ...] = ()
+    """What was written before each of ``actions``, told again: the conversation is the same. Empty: nothing was."""
 
-    def given(self, turn: int) -> str | None:
-        """The action of ``turn`` where it is not for the player to decide."""
+    def given(self, turn: int) -> tuple[str, str] | None:
+        """The action of ``turn`` and its reason, where they are not for the player to decide."""
         if turn < len(self.actions):
-            return self.actions[turn]
-        return self.first if turn == len(self.actions) else None
+            return self.actions[turn], self.reasons[turn] if self.reasons else ""
+        return (self.first, "") if turn == len(self.actions) and self.first is not None else None
 
 
 @dataclass(slots=True)
@@ -179,7 +181,7 @@ def _go_on(player: Player, seat: int, play: _Play, max_turns: int) -> bool | Non
         if given is None:
             player.ask(seat)
             return None
-        _step(player, seat, play, given, "")
+        _step(player, seat, play, *given)
 
 
 def _step(player: Player, seat: int, play: _Play, action: str, reason: str) -> None:

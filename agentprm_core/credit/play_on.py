@@ -24,7 +24,13 @@ def play_from_player(player: Player, *, engine: str, max_turns: int) -> PlayFrom
         worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]
     ) -> list[tuple[bool, int]]:
         starts = [
-            Start(history.game, i, seed, tuple(turn.action for turn in history.turns))
+            Start(
+                history.game,
+                i,
+                seed,
+                actions=tuple(turn.action for turn in history.turns),
+                reasons=tuple(turn.reason for turn in history.turns),
+            )
             for i, (history, seed) in enumerate(zip(histories, seeds))
         ]
         answers: dict[int, tuple[bool, int]] = {}

@@ -1,5 +1,7 @@
 """Branching targets: the aggregation by hand, clones left alone, seeds that do not depend on company, bad input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -109,6 +111,7 @@ class Walker:
 
     def __init__(self, context=100):
         self.context, self.free, self.seeds, self.read, self.asked = context, [0, 1], {}, {}, []
+        self.told = []
 
     def open(self, seed):
         seat = self.free.pop()
@@ -123,7 +126,7 @@ class Walker:
         self.asked.append(seat)
 
     def tell(self, seat, action, reason=""):
-        pass
+        self.told.append((action, reason))
 
     def tick(self):
         asked, self.asked = self.asked, []
@@ -139,6 +142,10 @@ def test_playing_on_by_the_rollout_loop(monkeypatch):
     left, right = (history_after(action) for action in ACTIONS)
     play_from = play_from_player(Walker(), engine="corridor", max_turns=5)
     assert play_from([], [left, left, right], [2, 3, 4]) == [(True, 4), (False, 4), (True, 2)]
+    reasoning, player = history_after("right", "left"), Walker()
+    reasoning = replace(reasoning, turns=tuple(replace(turn, reason="so") for turn in reasoning.turns))
+    play_from_player(player, engine="corridor", max_turns=5)([], [reasoning], [2])
+    assert player.told[:3] == [("right", "so"), ("left", "so"), ("right", "")]
     at_the_limit = play_from_player(Walker(), engine="corridor", max_turns=1)
     assert at_the_limit([], [right], [4]) == [(False, 0)]
     with pytest.raises(ValueError, match="2 turns of history, of which the player took in 1"):

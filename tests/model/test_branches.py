@@ -1,8 +1,9 @@
 """States to branch at: each world state once, where the policy is undecided; plays of every action from there."""
 
 from collections import Counter
+from dataclasses import replace
 
-from agentprm_core.branches import branch_points, play_branches, undecided
+from agentprm_core.branches import Point, branch_points, play_branches, undecided
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import play, starts
 from tests.model import toy
@@ -50,3 +51,23 @@ def test_every_action_is_played_as_often_as_asked(toy_engine):
     )
     plays = Counter((r["game_id"], r["episode"], r["turn"], r["action"]) for r in table.to_pylist())
     assert plays == {(*point.name, action): 2 for point, actions in found for action in actions}
+
+
+def test_a_branch_goes_on_from_the_conversation_of_its_episode(toy_engine):
+    """Reasons of the turns before are told again; the action that is tried has none."""
+    episode = max(episodes(toy_engine), key=lambda episode: episode.length)
+    turns = tuple(replace(turn, reason=f"because of {n}") for n, turn in enumerate(episode.turns))
+    player, told = sampler(), []
+    tell = player.tell
+    player.tell = lambda seat, action, reason="": (told.append((action, reason)), tell(seat, action, reason))
+    play_branches(
+        player,
+        GAMES,
+        [Point(replace(episode, turns=turns), 3)],
+        [("look",)],
+        continuations=1,
+        engine=toy_engine,
+        max_turns=6,
+        seed=1,
+    )
+    assert told[:4] == [*((turn.action, turn.reason) for turn in turns[:3]), ("look", "")]
