@@ -67,7 +67,7 @@ def model_of(args: argparse.Namespace) -> PreTrainedModel:
         intermediate_size=3 * args.width,
         num_hidden_layers=args.layers,
         num_attention_heads=args.heads,
-        num_key_value_heads=1,
+        num_key_value_heads=args.kv_heads,
         max_position_embeddings=2048,
         tie_word_embeddings=True,
     )
@@ -119,7 +119,7 @@ def flops_a_token(args: argparse.Namespace, tokens: float) -> float:
     """Multiply-adds × 2 of a forward and backward pass (× 3), attention over half of ``tokens`` on average; without the
     vocabulary's, which a PRM does not use."""
     head = args.width // args.heads
-    dense = args.layers * (2 * args.width**2 + 2 * args.width * head + 9 * args.width**2)
+    dense = args.layers * (2 * args.width**2 + 2 * args.width * head * args.kv_heads + 9 * args.width**2)
     return 6 * (dense + args.layers * args.width * tokens)
 
 
@@ -164,6 +164,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--kv-heads", type=int, default=2)
     parser.add_argument("--batch-tokens", type=int, default=2048)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
