@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Literal, Protocol
 
 import torch
 from transformers.utils import logging
 
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Policy, load_policy
 from agentprm_core.policy.runner import slots_within
 from tasks.params import Compute, Training
 from tasks.stage import Stage, StageError
@@ -25,6 +27,24 @@ def quiet() -> None:
     """No progress bars of transformers' own where nobody watches."""
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
+
+
+class Where(Protocol):
+    """Where a model lies: ``compute`` of params.yaml, or a command line."""
+
+    device: str
+    precision: Literal["float32", "bfloat16"]
+
+
+def playing_dtype(where: Where) -> torch.dtype:
+    """Of weights that only play or score. On a CPU float32 in any case: products in bfloat16 are slower there."""
+    on_gpu = torch.device(where.device).type == "cuda"
+    return torch.bfloat16 if on_gpu and where.precision == "bfloat16" else torch.float32
+
+
+def load_player(source: str | Path, where: Where, kind: Literal["policy", "prm"] = "policy") -> Policy:
+    """A policy or PRM that only plays or scores. One that is trained keeps float32 weights, under autocast."""
+    return load_policy(source, kind=kind, device=where.device, dtype=playing_dtype(where))
 
 
 def slots(stage: Stage, policy: Policy, wanted: int, context: int, caches: int = 1) -> int:

@@ -23,10 +23,10 @@ import pyarrow as pa
 from agentprm_core.datasets import games_from_table, read_table, write_table
 from agentprm_core.envs import ENGINES
 from agentprm_core.evaluate import OUTCOMES, outcomes_table, summary
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Policy
 from agentprm_core.types import GAMES, Game
 from tasks import layout
-from tasks.compute import quiet, slots, use
+from tasks.compute import load_player, quiet, slots, use
 from tasks.demos import choose
 from tasks.kept import kept
 from tasks.playing import SEARCHES, STANDALONE, Way, outcomes_digest, play_games, scores
@@ -40,10 +40,10 @@ _CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 def work(stage: Stage) -> None:
     """Measure a policy on held-out games."""
     use(stage.params.compute)
-    section, device = stage.params.evaluate, stage.params.compute.device
+    section, compute = stage.params.evaluate, stage.params.compute
     source, chooser = layout.policy(stage.iteration), layout.prm(stage.params.policies[str(stage.iteration)].prm)
     stage.read(source, chooser, layout.games("seen"), layout.games("unseen"))
-    policy, prm = load_policy(source, device=device), load_policy(chooser, kind="prm", device=device)
+    policy, prm = load_player(source, compute), load_player(chooser, compute, "prm")
     ways = [_way(stage, policy, method) for method in section.decoding]
     world, of_world = world_model(stage) if "lookahead" in section.decoding else (None, {})
     tables = [
@@ -160,8 +160,8 @@ def standalone(arguments: argparse.Namespace) -> dict:
     """One checkpoint on one split, as the command line says. Returns the figures."""
     start = time.perf_counter()
     quiet()
-    policy = load_policy(arguments.policy, device=arguments.device)
-    prm = load_policy(arguments.prm, kind="prm", device=arguments.device) if arguments.prm else None
+    policy = load_player(arguments.policy, arguments)
+    prm = load_player(arguments.prm, arguments, "prm") if arguments.prm else None
     games = find_games(arguments.games, arguments.split, arguments.limit)
     how = {name: getattr(arguments, name) for name in ("method", "n", "width", "samples")}
     way = way_from(arguments, policy, **how)
@@ -200,6 +200,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", choices=ENGINES, default="fast")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play on a GPU")
 
 
 def way_from(arguments: argparse.Namespace, policy: Policy, **how: object) -> Way:

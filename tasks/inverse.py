@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from agentprm_core.credit.inverse import INVERSE, RESAMPLED, assemble_inverse
 from agentprm_core.datasets import episodes_from_table, read_table, write_table
 from agentprm_core.improve.proposals import Proposer
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Policy
 from agentprm_core.prm.inverse import InverseEpisode
 from agentprm_core.types import EPISODES, Episode
 from tasks import layout
-from tasks.compute import use
+from tasks.compute import load_player, use
 from tasks.stage import Stage, StageError
 from tasks.suites import inverse_suite
 
@@ -38,7 +38,7 @@ def label_inverse(stage: Stage) -> None:
     params, i = stage.params, stage.iteration
     stage.read(layout.DEMOS, layout.policy(stage.prev))
     use(params.compute)
-    policy = load_policy(layout.policy(stage.prev), device=params.compute.device)
+    policy = load_player(layout.policy(stage.prev), params.compute)
     rows = assemble_inverse(
         layout.DEMOS,
         [layout.episodes(j) for j in range(1, i + 1)],

@@ -25,11 +25,11 @@ from agentprm_core.credit.shaping import scored_values, shaped_labels, visited_v
 from agentprm_core.credit.turns import Turns, read_turns
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table, write_table
 from agentprm_core.envs import make_world
-from agentprm_core.policy.models import checkpoint_digest, load_policy
+from agentprm_core.policy.models import checkpoint_digest
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.types import EPISODES, GAMES, LABELS
 from tasks import layout
-from tasks.compute import use
+from tasks.compute import load_player, use
 from tasks.inverse import label_inverse
 from tasks.rollout import new_sampler
 from tasks.stage import Stage, StageError, run_stage
@@ -111,7 +111,7 @@ def _shaped(stage: Stage, turns: Turns, q_N: np.ndarray, side_N: np.ndarray) -> 
         value_N = visited_values(turns, key=section.key, side_N=side_N, gamma=section.gamma)
     else:
         use(stage.params.compute)
-        prm = load_policy(section.reference, kind="prm", device=stage.params.compute.device)
+        prm = load_player(section.reference, stage.params.compute, "prm")
         episodes = list(episodes_from_table(read_table(layout.episodes(stage.iteration), EPISODES)))
         scores = score_episodes(prm.model, prm.renderer, episodes, _SCORING_TOKENS)
         value_N = scored_values(np.concatenate(scores), turns, gamma=section.gamma)
@@ -132,7 +132,7 @@ def _branching(stage: Stage, digest: str, aside: Path) -> dict:
     """Fresh rollouts from every turn. Finished portions are kept in scratch, as the stage ``rollout`` keeps its own."""
     params, section = stage.params, stage.params.label
     use(params.compute)
-    policy = load_policy(layout.policy(stage.prev), device=params.compute.device)
+    policy = load_player(layout.policy(stage.prev), params.compute)
     rollouts = read_table(layout.episodes(stage.iteration), EPISODES)
     played = set(pc.unique(rollouts["game_id"]).to_pylist())
     games = {g.id: g for g in games_from_table(read_table(layout.games("train"), GAMES)) if g.id in played}

@@ -91,7 +91,7 @@ def outcomes_digest(
 ) -> str:
     """What decides how :func:`play_games` ends; the number of slots does not."""
     drawn = [(game.id, game.problem) for game in games]
-    return digest(policy.digest, prm and prm.digest, replace(way, slots=0), seed, drawn, *more)
+    return digest(policy.digest, str(policy.model.dtype), prm and prm.digest, replace(way, slots=0), seed, drawn, *more)
 
 
 def scores(prm: Policy, episodes: Sequence[Episode]) -> dict[str, float]:

@@ -29,12 +29,12 @@ from agentprm_core.datasets import (
     write_table,
 )
 from agentprm_core.exploration import play_exploring
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Policy
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
 from tasks import layout
-from tasks.compute import slots, use
+from tasks.compute import load_player, slots, use
 from tasks.kept import digest, kept
 from tasks.stage import Stage, run_stage
 from tasks.suites import rollouts_suite
@@ -54,7 +54,7 @@ def work(stage: Stage) -> None:
     section = stage.params.rollout
     source = layout.policy(stage.prev)
     stage.read(layout.games("train"), source)
-    policy = load_policy(source, device=stage.params.compute.device)
+    policy = load_player(source, stage.params.compute)
     games = share_of(games_from_table(read_table(layout.games("train"), GAMES)), section.games, stage)
     scratch = _scratch(stage, policy.digest)
     begun = list(_starts(stage, games))

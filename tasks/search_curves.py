@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from agentprm_core.datasets import write_table
 from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Policy
 from agentprm_core.search.efficiency import efficiency
 from agentprm_core.types import Game
-from tasks.compute import quiet
+from tasks.compute import load_player, quiet
 from tasks.evaluate import find_games, playing_arguments, way_from
 from tasks.kept import kept
 from tasks.playing import Way, outcomes_digest, play_games
@@ -152,8 +152,8 @@ def run(arguments: argparse.Namespace) -> None:
     from tasks.figures import search_curves
 
     quiet()
-    policy = load_policy(arguments.policy, device=arguments.device)
-    prms = {name: load_policy(path, kind="prm", device=arguments.device) for name, path in arguments.prm}
+    policy = load_player(arguments.policy, arguments)
+    prms = {name: load_player(path, arguments, "prm") for name, path in arguments.prm}
     games = find_games(arguments.games, arguments.split, arguments.limit)
     way = way_from(arguments, policy, method="sample", n=1, width=1, samples=1)
     cells = plan(list(prms), way, arguments.best_of, arguments.beams)

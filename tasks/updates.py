@@ -19,10 +19,10 @@ from agentprm_core.improve.pairs import PairCounts
 from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
 from agentprm_core.improve.rft import train_rft
 from agentprm_core.improve.sft import SftSettings
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Policy
 from agentprm_core.types import PAIRS, Episode
 from tasks import layout
-from tasks.compute import training_settings
+from tasks.compute import load_player, training_settings
 from tasks.stage import Stage
 from tasks.suites import pairs_suite
 from tasks.watching import judged, watch
@@ -37,7 +37,7 @@ Updated = tuple[PreTrainedModel, dict, pa.Table]
 
 def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
     """Preferences of the PRM among the policy's own actions. The pairs it begins with pass a gate first."""
-    prm = load_policy(layout.prm(stage.iteration), kind="prm", device=stage.params.compute.device)
+    prm = load_player(layout.prm(stage.iteration), stage.params.compute, "prm")
     settings = dpo_settings(stage)
     pairs, counts = first_pairs(episodes[:: max(1, len(episodes) // _PROBED)], policy, prm, settings)
     stage.gate(pairs_suite(pairs, settings.margin, _MOST_TIES, 1 - counts.pairs / counts.states))

@@ -16,7 +16,7 @@ from agentprm_core.search.world_model import LearntModel, observation_accuracy, 
 from agentprm_core.training.trainer import hash_tensors
 from agentprm_core.types import EPISODES, Episode
 from tasks import layout
-from tasks.compute import training_settings
+from tasks.compute import playing_dtype, training_settings
 from tasks.playing import MAX_OBSERVATION_TOKENS
 from tasks.stage import Stage
 
@@ -32,9 +32,10 @@ def world_model(stage: Stage) -> tuple[Policy, dict]:
     train, held_out = _sides(stage)
     settings = SftSettings(**training_settings(stage, stage.params.sft), epochs=section.epochs)
     model, metrics = train_world_model(train, policy.renderer, policy.model, settings, stage.scratch / "world")
+    model = model.eval().to(playing_dtype(stage.params.compute))
     weights = hashlib.sha256()
     hash_tensors(weights, model.state_dict())
-    world = Policy(model.eval(), policy.tokenizer, policy.renderer, weights.hexdigest())
+    world = Policy(model, policy.tokenizer, policy.renderer, weights.hexdigest())
     checked = held_out[:_CHECKED]
     context = model.config.max_position_embeddings
     learnt = LearntModel(world, slots=2 * len(checked), context=context, max_observation_tokens=MAX_OBSERVATION_TOKENS)

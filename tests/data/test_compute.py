@@ -1,11 +1,13 @@
-"""Slots follow from the memory given to key-value caches."""
+"""Slots follow from the memory given to key-value caches, the weights of players from device and precision."""
 
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from agentprm_core.policy.runner import cache_bytes
-from tasks.compute import slots
+from tasks import compute
+from tasks.compute import load_player, playing_dtype, slots
 from tasks.stage import StageError
 from tests.model import toy
 
@@ -27,3 +29,24 @@ def test_a_budget_without_a_slot_is_named():
         StageError, match=r"compute.cache_mb is 0.001: a cache of 0.001 MiB holds no slot of 512 tokens"
     ):
         slots(stage(0.001), toy.policy(), 128, 512)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "dtype"),
+    [
+        ("cuda", "bfloat16", torch.bfloat16),
+        ("cuda:1", "bfloat16", torch.bfloat16),
+        ("cuda", "float32", torch.float32),
+        ("cpu", "bfloat16", torch.float32),
+        ("cpu", "float32", torch.float32),
+    ],
+)
+def test_players_are_in_bfloat16_on_a_gpu_alone(device, precision, dtype):
+    assert playing_dtype(SimpleNamespace(device=device, precision=precision)) == dtype
+
+
+def test_both_kinds_of_player_are_loaded_so(checkpoints, monkeypatch):
+    monkeypatch.setattr(compute, "playing_dtype", lambda where: torch.bfloat16)
+    for kind in ("policy", "prm"):
+        model = load_player(checkpoints / kind, SimpleNamespace(device="cpu", precision="bfloat16"), kind).model
+        assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}

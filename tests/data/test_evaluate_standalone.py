@@ -4,8 +4,9 @@ import json
 import sys
 
 import pytest
+import torch
 
-from tasks import evaluate
+from tasks import compute, evaluate
 from tasks.params import decoding_name
 from tasks.playing import STANDALONE
 
@@ -27,6 +28,16 @@ def test_every_method_ends_with_one_json_object(checkpoints, capsys, monkeypatch
     assert figures["decoding"] == decoding_name(method, n=2, width=2, samples=2)
     assert (figures["prm_read"] > 0) == (method not in ("greedy", "sample"))
     assert figures["generated"] > 0
+
+
+@pytest.mark.parametrize("method", STANDALONE)
+def test_every_method_plays_in_bfloat16(checkpoints, capsys, monkeypatch, method):
+    monkeypatch.setattr(compute, "playing_dtype", lambda where: torch.bfloat16)  # as on a GPU
+    figures = said(
+        capsys, monkeypatch, "--policy", checkpoints / "policy", "--prm", checkpoints / "prm", "--games", checkpoints,
+        "--split", "unseen", "--method", method, "--n", 2, "--width", 2, "--samples", 2, "--precision", "bfloat16",
+    )  # fmt: skip
+    assert (figures["games"], figures["inadmissible"]) == (2, 0.0)
 
 
 def test_a_published_tree_and_a_table_of_it_give_the_same(checkpoints, capsys, monkeypatch):
