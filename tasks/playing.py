@@ -12,10 +12,11 @@ import numpy as np
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.sampler import Cost, Sampler
 from agentprm_core.prm.score import score_episodes
-from agentprm_core.rollout import Start, play, starts
+from agentprm_core.rollout import Player, Start, play, starts
 from agentprm_core.search.beam import BeamSearch
-from agentprm_core.search.best_of_n import BestOfN, best_trajectories
+from agentprm_core.search.best_of_n import BestOfN, Chooser, best_trajectories
 from agentprm_core.search.lookahead import Lookahead
+from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
@@ -72,15 +73,7 @@ def play_games(
             raise ValueError("lookahead needs a world model")
         return _ahead(policy, prm, world, starts(games, 1, seed), way)
     begun = starts(games, way.n if way.method == "best_trajectory" else 1, seed)
-    sampler = Sampler(
-        policy,
-        slots=way.slots,
-        context=min(way.context, policy.model.config.max_position_embeddings),
-        temperature=0.0 if way.method == "greedy" else way.temperature,
-        constrained=way.constrained,
-        max_action_tokens=way.max_action_tokens,
-    )
-    played = _played(sampler, prm, begun, way)
+    played = _played(_sampler(policy, way), prm, begun, way)
     if way.method == "best_trajectory":
         played = _best(played, prm)
     return sorted(played, key=lambda episode: episode.game_id)
@@ -94,19 +87,54 @@ def outcomes_digest(
     return digest(policy.digest, str(policy.model.dtype), prm and prm.digest, replace(way, slots=0), seed, drawn, *more)
 
 
+def play_headroom(policy: Policy, games: Sequence[Game], way: Way, seed: int, plays: int) -> list[Episode]:
+    """Best-of-N under the true Q, by ``plays`` continuations of each candidate: what choosing among its own samples can
+    give a policy at all. What the continuations read counts as the PRM's, their actions as steps of the world."""
+    begun = starts(games, 1, seed)
+    oracle = TrueQ(
+        _sampler(policy, way),
+        {start.seed: start.game for start in begun},
+        plays=plays,
+        gamma=way.gamma,
+        engine=way.engine,
+        max_turns=way.max_turns,
+    )
+    played = _stepped(Chooser(_sampler(policy, way), oracle, way.n), begun, way)
+    spent = [replace(e, extra={**e.extra, "world_steps": e.length + oracle.steps[e.seed]}) for e in played]
+    return sorted(spent, key=lambda episode: episode.game_id)
+
+
 def scores(prm: Policy, episodes: Sequence[Episode]) -> dict[str, float]:
     """{game: mean Q_φ of the episode's actions}."""
     scored = score_episodes(prm.model, prm.renderer, episodes, _SCORING_TOKENS)
     return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored)}
 
 
+def _sampler(policy: Policy, way: Way) -> Sampler:
+    return Sampler(
+        policy,
+        slots=way.slots,
+        context=min(way.context, policy.model.config.max_position_embeddings),
+        temperature=0.0 if way.method == "greedy" else way.temperature,
+        constrained=way.constrained,
+        max_action_tokens=way.max_action_tokens,
+    )
+
+
 def _played(sampler: Sampler, prm: Policy | None, begun: list[Start], way: Way) -> list[Episode]:
-    how = {"engine": way.engine, "max_turns": way.max_turns, "progress": sys.stderr.isatty()}
     if way.method == "beam":
         scorer = PrmScorer(prm, slots=sampler.seats, context=sampler.context, max_action_tokens=way.max_action_tokens)
-        return list(BeamSearch(sampler, scorer, width=way.width, samples=way.samples).search(begun, **how))
-    player = BestOfN(sampler, prm, samples=way.n) if way.method == "best_of_n" else sampler
-    return [replace(e, extra={**e.extra, "world_steps": e.length}) for e in play(player, begun, **how)]
+        return list(BeamSearch(sampler, scorer, width=way.width, samples=way.samples).search(begun, **_worlds(way)))
+    return _stepped(BestOfN(sampler, prm, samples=way.n) if way.method == "best_of_n" else sampler, begun, way)
+
+
+def _stepped(player: Player, begun: list[Start], way: Way) -> list[Episode]:
+    """Every step of the world is one of the episode's."""
+    return [replace(e, extra={**e.extra, "world_steps": e.length}) for e in play(player, begun, **_worlds(way))]
+
+
+def _worlds(way: Way) -> dict:
+    return {"engine": way.engine, "max_turns": way.max_turns, "progress": sys.stderr.isatty()}
 
 
 def _ahead(policy: Policy, prm: Policy, world: Policy, begun: list[Start], way: Way) -> list[Episode]:
@@ -124,7 +152,7 @@ def _ahead(policy: Policy, prm: Policy, world: Policy, begun: list[Start], way: 
         depth=way.depth,
         gamma=way.gamma,
     )
-    played = list(play(player, begun, engine=way.engine, max_turns=way.max_turns, progress=sys.stderr.isatty()))
+    played = list(play(player, begun, **_worlds(way)))
     spent = [replace(e, extra={**e.extra, "world_steps": e.length, "saved": player.saved}) for e in played]
     return sorted(spent, key=lambda episode: episode.game_id)
 

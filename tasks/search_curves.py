@@ -2,10 +2,13 @@
 
     python -m tasks.search_curves --policy data/checkpoints/policy/0 --games DIR --split valid_seen --out curves \
         --prm agentprm_b=DIR --prm agentprm_a=DIR --prm orm=DIR --prm pvm=DIR
+    python -m tasks.search_curves --policy DIR --games DIR --split valid_seen --out headroom --oracle 8  # before a PRM
 
 The first PRM is held against the others. Greedy play and sampling are measured once; a search with N = 1 or 1 × 1 is
-sampling, so sampling is the first point of every curve. A cell (a PRM in one search at one size) is kept in OUT/cells
-under a digest of what decides it: a run that was killed goes on, and another PRM or size adds its cells alone.
+sampling, so sampling is the first point of every curve. ``--oracle`` adds Best-of-N under the true Q, measured by
+playing on from each candidate: the headroom of choosing, at a price no player can pay, so in no comparison of compute.
+A cell (a PRM in one search at one size) is kept in OUT/cells under a digest of what decides it: a run that was killed
+goes on, and another PRM or size adds its cells alone.
 
 Writes ``outcomes.parquet`` (game by game; ``method`` is the PRM's name), ``curves.json`` (the table: success, its
 interval, paired tests, compute; and the efficiency against each rival) and ``curves.png``.
@@ -32,12 +35,14 @@ from agentprm_core.types import Game
 from tasks.compute import load_player, quiet
 from tasks.evaluate import find_games, playing_arguments, way_from
 from tasks.kept import kept
-from tasks.playing import Way, outcomes_digest, play_games
+from tasks.playing import Way, outcomes_digest, play_games, play_headroom
 from tasks.reports import aligned
 from tasks.stage import EXPECTED, write_json
 
 ALONE = "policy"
 """In the PRM's place where none chooses."""
+ORACLE = "oracle"
+"""In its place where the true Q does."""
 SEARCHES = ("best_of_n", "best_trajectory", "beam")
 BUDGETS = ("tokens", "generated")
 """What compute is counted in: tokens that both models read, or tokens of all sampled actions; a game."""
@@ -49,14 +54,19 @@ class Cell:
 
     prm: str
     way: Way
+    plays: int = 0
+    """Of the oracle: continuations of each candidate."""
 
 
-def plan(prms: Sequence[str], way: Way, best_of: Sequence[int], beams: Sequence[tuple[int, int]]) -> list[Cell]:
-    """Every cell, the cheap ones first."""
+def plan(
+    prms: Sequence[str], way: Way, best_of: Sequence[int], beams: Sequence[tuple[int, int]], plays: int | None
+) -> list[Cell]:
+    """Every cell, the cheap ones first. ``plays``: of the oracle, None for none."""
     alone = [Cell(ALONE, replace(way, method=method)) for method in ("greedy", "sample")]
     sizes = [replace(way, method=method, n=n) for method in ("best_of_n", "best_trajectory") for n in best_of]
     sizes += [replace(way, method="beam", width=width, samples=samples) for width, samples in beams]
-    return alone + [Cell(prm, size) for size in sizes for prm in prms]
+    oracle = [Cell(ORACLE, size, plays) for size in sizes if size.method == "best_of_n" and plays]
+    return alone + [Cell(prm, size) for size in sizes for prm in prms] + oracle
 
 
 def measure(
@@ -72,7 +82,7 @@ def measure(
     tables = []
     for number, cell in enumerate(cells, 1):
         prm, began = prms.get(cell.prm), time.perf_counter()
-        digest = outcomes_digest(policy, prm, games, cell.way, seed)
+        digest = outcomes_digest(policy, prm, games, cell.way, seed, cell.plays)
         path = folder / f"{cell.prm}-{cell.way.name}-{digest}.parquet"
         old = path.exists()
         tables.append(kept(path, OUTCOMES, partial(_played, cell, policy, prm, games, split, seed)))
@@ -100,7 +110,7 @@ def efficiencies(rows: Sequence[Mapping], first: str) -> list[dict]:
     found = []
     for search in SEARCHES:
         curves = curves_of(rows, search)
-        for rival in sorted(curves.keys() - {first}):
+        for rival in sorted(curves.keys() - {first, ORACLE}):
             for budget in BUDGETS:
                 ours, theirs = ([(row[budget], row["success"]) for row in curves[name]] for name in (first, rival))
                 found.append({"search": search, "rival": rival, "budget": budget} | efficiency(ours, theirs))
@@ -132,12 +142,16 @@ def text(rows: Sequence[Mapping], compared: Sequence[Mapping]) -> str:
         ours = ("never", "") if row["times"] is None else (f"{row['compute']:.0f}", f"{row['times']:.2f}")
         rivals = (f"{row['rival_best']:.1%}", f"{row['rival_compute']:.0f}")
         against.append([row["search"], row["rival"], row["budget"], *rivals, *ours])
-    return f"{aligned(head, lines)}\n\n{aligned(than, against)}"
+    return "\n\n".join([aligned(head, lines), *([aligned(than, against)] if against else [])])
 
 
 def main() -> None:
     parser = _parser()
     arguments = parser.parse_args()
+    if not arguments.prm and arguments.oracle is None:
+        parser.error("nobody chooses: --prm NAME=FOLDER, --oracle PLAYS, or both")
+    if arguments.oracle is not None and arguments.oracle < 1:
+        parser.error(f"--oracle: a value needs at least one play, not {arguments.oracle}")
     widest = max(width for width, _ in arguments.beams)
     if widest > arguments.slots:
         parser.error(f"--beams: a beam of width {widest} needs as many --slots, not {arguments.slots}")
@@ -156,20 +170,25 @@ def run(arguments: argparse.Namespace) -> None:
     prms = {name: load_player(path, arguments, "prm") for name, path in arguments.prm}
     games = find_games(arguments.games, arguments.split, arguments.limit)
     way = way_from(arguments, policy, method="sample", n=1, width=1, samples=1)
-    cells = plan(list(prms), way, arguments.best_of, arguments.beams)
+    cells = plan(list(prms), way, arguments.best_of, arguments.beams, arguments.oracle)
     outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")
     rows = table(outcomes, cells)
-    compared = efficiencies(rows, next(iter(prms)))
+    compared = efficiencies(rows, next(iter(prms))) if prms else []
     write_table(outcomes, arguments.out / "outcomes.parquet")
     digests = {"policy": policy.digest, "prms": {name: prm.digest for name, prm in prms.items()}}
     write_json({"rows": rows, "efficiency": compared, "way": asdict(way), **digests}, arguments.out / "curves.json")
-    search_curves({search: curves_of(rows, search) for search in SEARCHES}, rows, arguments.out / "curves.png")
+    curves = {search: of for search in SEARCHES if (of := curves_of(rows, search))}
+    search_curves(curves, rows, arguments.out / "curves.png")
     print(text(rows, compared), flush=True)
 
 
 def _played(cell: Cell, policy: Policy, prm: Policy | None, games: Sequence[Game], split: str, seed: int) -> pa.Table:
+    if cell.plays:
+        episodes = play_headroom(policy, games, cell.way, seed, cell.plays)
+    else:
+        episodes = play_games(policy, prm, games, cell.way, seed)
     return outcomes_table(
-        play_games(policy, prm, games, cell.way, seed),
+        episodes,
         games,
         iteration=0,
         method=cell.prm,
@@ -195,7 +214,8 @@ def _tested(paired: Mapping) -> tuple[str, str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tasks.search_curves", description=__doc__.split("\n")[0])
     playing_arguments(parser)
-    parser.add_argument("--prm", type=_named, action="append", required=True, help="NAME=checkpoint folder; repeatable")
+    parser.add_argument("--prm", type=_named, action="append", default=[], help="NAME=checkpoint folder; repeatable")
+    parser.add_argument("--oracle", type=int, metavar="PLAYS", help="Best-of-N under the true Q, of PLAYS a candidate")
     parser.add_argument("--out", type=Path, required=True, help="folder of the cells, the table and the picture")
     parser.add_argument("--best-of", type=_numbers, default=[2, 4, 8, 16], help="N, more than 1 (default 2,4,8,16)")
     parser.add_argument("--beams", type=_sizes, default=[(2, 2), (4, 4), (8, 8)], help="(default 2x2,4x4,8x8)")
@@ -204,8 +224,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _named(value: str) -> tuple[str, Path]:
     name, _, path = value.partition("=")
-    if not path or name == ALONE or not re.fullmatch(r"[\w.-]+", name):
-        raise argparse.ArgumentTypeError(f"{value!r} is not NAME=FOLDER (of letters, digits, . _ -; not {ALONE!r})")
+    if not path or name in (ALONE, ORACLE) or not re.fullmatch(r"[\w.-]+", name):
+        raise argparse.ArgumentTypeError(
+            f"{value!r} is not NAME=FOLDER (of letters, digits, . _ -; not {ALONE!r}, {ORACLE!r})"
+        )
     return name, Path(path)
 
 

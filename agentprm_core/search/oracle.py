@@ -6,6 +6,7 @@ is small, no PRM helps, and fluency, diversity or capacity come first.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agentprm_core.policy.sampler import Decision, Sampler
@@ -18,6 +19,8 @@ class TrueQ:
 
     It knows the game behind each conversation by its seed: ``games`` are the games of the episodes' starts, by the
     starts' seeds. The sampler must be another one than the player's.
+
+    ``steps``: by seed, the actions that the continuations did in worlds, replayed ones too.
     """
 
     def __init__(
@@ -34,7 +37,9 @@ class TrueQ:
             raise ValueError(f"a value needs at least one play, not {plays}")
         self._sampler, self._games = sampler, games
         self._plays, self._gamma, self._engine, self._max_turns = plays, gamma, engine, max_turns
+        self.steps: Counter[int] = Counter()
         self._told: dict[int, tuple[int, tuple[str, ...]]] = {}
+        self._read: Counter[int] = Counter()
         self._next = 0
 
     def open(self, seed: int) -> int:
@@ -52,7 +57,7 @@ class TrueQ:
 
     def close(self, seat: int) -> int:
         del self._told[seat]
-        return 0
+        return self._read.pop(seat, 0)
 
     def score(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
         """All continuations of all candidates in one run of the rollout loop."""
@@ -63,12 +68,14 @@ class TrueQ:
                 for k in range(self._plays):
                     branch = episode_seed(seed, len(told), candidate.action, k)
                     starts.append(Start(self._games[seed], len(starts), branch, told, candidate.action))
-                    places.append((number, choice))
+                    places.append((number, choice, seat))
         scores = [[0.0] * len(candidates) for _, candidates in asked]
         for episode in play(self._sampler, starts, engine=self._engine, max_turns=self._max_turns):
-            number, choice = places[episode.index]
+            number, choice, seat = places[episode.index]
             after = episode.length - 1 - episode.start
             scores[number][choice] += episode.won * self._gamma**after / self._plays
+            self._read[seat] += episode.extra["cost"].policy_read
+            self.steps[self._told[seat][0]] += episode.length
         return scores
 
     def _keep(self, seed: int, told: tuple[str, ...]) -> int:

@@ -56,6 +56,21 @@ def test_other_settings_play_anew_and_another_prm_adds_its_cells(checkpoints, tm
     assert "kept" not in run(monkeypatch, capsys, checkpoints, tmp_path, "--seed", "2", prms=("ours",))
 
 
+def test_the_headroom_needs_no_prm_and_adds_its_cells_to_those_of_prms(checkpoints, tmp_path, monkeypatch, capsys):
+    said = run(monkeypatch, capsys, checkpoints, tmp_path, "--oracle", "2", prms=())
+    assert "[3/3] best_of_2 oracle: " in said
+    rows = {row["prm"]: row for row in json.loads((tmp_path / "curves.json").read_text())["rows"]}
+    assert rows.keys() == {"policy", "oracle"}
+    # at most two candidates at each of three turns, two plays of three actions each; none where the samples agree
+    assert rows["oracle"]["prm_read"] > 0 and 3 < rows["oracle"]["world_steps"] <= 3 + 3 * 2 * 2 * 3
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    said = run(monkeypatch, capsys, checkpoints, tmp_path, "--oracle", "2")
+    assert said.count("kept") == 3
+    written = json.loads((tmp_path / "curves.json").read_text())
+    assert {found["rival"] for found in written["efficiency"]} == {"rival"}
+    assert "kept" not in run(monkeypatch, capsys, checkpoints, tmp_path, "--oracle", "3", prms=()).split("oracle:")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -63,6 +78,8 @@ def test_other_settings_play_anew_and_another_prm_adds_its_cells(checkpoints, tm
         (("--beams", "4"), "'4' is not a list like 2x2,4x8"),
         (("--beams", "9x1"), "a beam of width 9 needs as many --slots, not 8"),
         (("--prm", "policy=x"), "'policy=x' is not NAME=FOLDER"),
+        (("--prm", "oracle=x"), "'oracle=x' is not NAME=FOLDER"),
+        (("--oracle", "0"), "--oracle: a value needs at least one play, not 0"),
     ],
 )
 def test_what_cannot_be_measured_is_said_before_anything_is(
@@ -73,6 +90,13 @@ def test_what_cannot_be_measured_is_said_before_anything_is(
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_somebody_has_to_choose(checkpoints, tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, capsys, checkpoints, tmp_path, prms=())
+    assert stopped.value.code == 2
+    assert "nobody chooses: --prm NAME=FOLDER, --oracle PLAYS, or both" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_checkpoint(checkpoints, tmp_path, monkeypatch, capsys):
