@@ -5,6 +5,8 @@ What it has measured is kept in scratch: a killed run measures only what is miss
 Stand-alone it measures any checkpoint on any games, without params.yaml, and prints one JSON object last:
 
     python -m tasks.evaluate --policy data/checkpoints/policy/3 --games DIR --split valid_seen --method greedy --json
+    python -m tasks.evaluate --server http://localhost:8000/v1 --model agentprm-1 --speech chat --context 8192 \
+        --max-action-tokens 64 --games DIR --split valid_seen     # behind vLLM, SGLang, transformers serve
 
 ``--games`` is a tree that alfworld-download left, or a folder of tables as the stage ``games`` writes them.
 """
@@ -13,8 +15,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,15 +29,21 @@ from agentprm_core.datasets import games_from_table, read_table, write_table
 from agentprm_core.envs import ENGINES
 from agentprm_core.evaluate import OUTCOMES, outcomes_table, summary
 from agentprm_core.policy.models import Policy
-from agentprm_core.types import GAMES, Game
+from agentprm_core.policy.requests import ServerError
+from agentprm_core.policy.server import SPEECH, Endpoint
+from agentprm_core.types import GAMES, Episode, Game
 from tasks import layout
 from tasks.compute import load_player, quiet, slots, use
 from tasks.demos import choose
 from tasks.kept import kept
-from tasks.playing import SEARCHES, STANDALONE, Way, outcomes_digest, play_games, scores
+from tasks.playing import SEARCHES, STANDALONE, Way, outcomes_digest, play_games, play_served, scores
 from tasks.stage import EXPECTED, Stage, StageError, run_stage, write_json
 from tasks.world import world_model
 
+Playing = Callable[[list[Game], Way, int], list[Episode]]
+"""Every game once, in this way, from this seed."""
+KEY = "OPENAI_API_KEY"
+"""The environment's variable with a server's key: a flag would show it to whoever lists processes."""
 _CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 """Key-value caches that a way of playing keeps beside each other: the policy's, the PRM's, the imagined turns'."""
 
@@ -160,23 +171,41 @@ def standalone(arguments: argparse.Namespace) -> dict:
     """One checkpoint on one split, as the command line says. Returns the figures."""
     start = time.perf_counter()
     quiet()
-    policy = load_player(arguments.policy, arguments)
-    prm = load_player(arguments.prm, arguments, "prm") if arguments.prm else None
+    player, way, play = (_served if arguments.server else _here)(arguments)
     games = find_games(arguments.games, arguments.split, arguments.limit)
-    how = {name: getattr(arguments, name) for name in ("method", "n", "width", "samples")}
-    way = way_from(arguments, policy, **how)
-    episodes = play_games(policy, prm, games, way, arguments.seed)
-    names = {"iteration": 0, "method": "", "policy": policy.digest, "seed": arguments.seed}
+    episodes = play(games, way, arguments.seed)
+    names = {"iteration": 0, "method": "", "policy": player, "seed": arguments.seed}
     outcomes = outcomes_table(
         episodes, games, split=arguments.split, decoding=way.name, constrained=way.constrained, **names
     )
     (row,) = summary(outcomes)
     kept = {name: value for name, value in row.items() if name not in ("iteration", "method", "score")}
-    return {**kept, "max_turns": way.max_turns, "policy": policy.digest, "seconds": time.perf_counter() - start}
+    return {**kept, "max_turns": way.max_turns, "policy": player, "seconds": time.perf_counter() - start}
+
+
+def _here(arguments: argparse.Namespace) -> tuple[str, Way, Playing]:
+    """The checkpoint's digest, how it is to play, and what plays so."""
+    policy = load_player(arguments.policy, arguments)
+    prm = load_player(arguments.prm, arguments, "prm") if arguments.prm else None
+    how = {name: getattr(arguments, name) for name in ("method", "n", "width", "samples")}
+    way = way_from(arguments, policy.model.config.max_position_embeddings, **how)
+    return policy.digest, way, partial(play_games, policy, prm)
+
+
+def _served(arguments: argparse.Namespace) -> tuple[str, Way, Playing]:
+    """The same of a policy behind a server, by the name it has there. Nobody constrains what it says."""
+    there = Endpoint(arguments.server, arguments.model, arguments.speech, api_key=os.environ.get(KEY))
+    way = way_from(arguments, arguments.context, method=arguments.method, n=1, width=1, samples=1)
+    return there.model, replace(way, constrained=False), partial(play_served, there)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     playing_arguments(parser)
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--policy", type=Path, help="checkpoint folder")
+    who.add_argument("--server", metavar="URL", help=f"up to and with the version; a key that it wants is in {KEY}")
+    parser.add_argument("--model", help="of --server: the policy's name there")
+    parser.add_argument("--speech", choices=tuple(SPEECH), help="of --server: text if trained here, chat if published")
     parser.add_argument("--method", choices=STANDALONE, default="greedy")
     parser.add_argument("--prm", type=Path, help="checkpoint folder of the PRM that chooses")
     parser.add_argument("--n", type=int, default=4, help="of best_of_n and best_trajectory (default %(default)s)")
@@ -186,8 +215,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def playing_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of every measurement outside a campaign: who plays which games, and how."""
-    parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
+    """The options of every measurement outside a campaign: which games are played, and how."""
     parser.add_argument("--games", type=Path, required=True, help="alfworld-download's folder, or one of tables")
     parser.add_argument("--split", required=True, help="valid_seen, unseen …")
     parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
@@ -203,8 +231,8 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play on a GPU")
 
 
-def way_from(arguments: argparse.Namespace, policy: Policy, **how: object) -> Way:
-    """The way of playing that :func:`playing_arguments` and ``how`` say together."""
+def way_from(arguments: argparse.Namespace, context: int, **how: object) -> Way:
+    """The way of playing that :func:`playing_arguments` and ``how`` say together; ``context`` is the model's."""
     return Way(
         temperature=arguments.temperature,
         constrained=not arguments.free,
@@ -212,7 +240,7 @@ def way_from(arguments: argparse.Namespace, policy: Policy, **how: object) -> Wa
         max_turns=arguments.max_turns,
         max_action_tokens=arguments.max_action_tokens,
         slots=arguments.slots,
-        context=policy.model.config.max_position_embeddings if arguments.context is None else arguments.context,
+        context=context if arguments.context is None else arguments.context,
         **how,
     )
 
@@ -224,11 +252,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.evaluate", description=__doc__.split("\n")[0])
     _arguments(parser)
     arguments = parser.parse_args()
-    if arguments.method in SEARCHES and arguments.prm is None:
+    if arguments.server:
+        missing = [f"--{name}" for name in ("model", "speech", "context") if getattr(arguments, name) is None]
+        if missing:
+            parser.error(f"--server needs {', '.join(missing)}")
+        if arguments.method in SEARCHES:
+            parser.error(f"--server plays greedy and sample, not {arguments.method}")
+    elif arguments.method in SEARCHES and arguments.prm is None:
         parser.error(f"--method {arguments.method} needs --prm, the PRM that chooses")
     try:
         figures = standalone(arguments)
-    except EXPECTED as error:
+    except (*EXPECTED, ServerError) as error:
         sys.exit(f"evaluate: {error}")
     if arguments.json:
         print(json.dumps(figures))

@@ -11,6 +11,7 @@ import numpy as np
 
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.sampler import Cost, Sampler
+from agentprm_core.policy.server import Endpoint, ServerPlayer
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.rollout import Player, Start, play, starts
 from agentprm_core.search.beam import BeamSearch
@@ -104,6 +105,18 @@ def play_headroom(policy: Policy, games: Sequence[Game], way: Way, seed: int, pl
     return sorted(spent, key=lambda episode: episode.game_id)
 
 
+def play_served(endpoint: Endpoint, games: Sequence[Game], way: Way, seed: int) -> list[Episode]:
+    """Every game once by the policy behind ``endpoint``, greedily or sampled, sorted by id."""
+    with ServerPlayer(
+        endpoint,
+        seats=way.slots,
+        context=way.context,
+        temperature=_temperature(way),
+        max_action_tokens=way.max_action_tokens,
+    ) as player:
+        return sorted(_stepped(player, starts(games, 1, seed), way), key=lambda episode: episode.game_id)
+
+
 def scores(prm: Policy, episodes: Sequence[Episode]) -> dict[str, float]:
     """{game: mean Q_φ of the episode's actions}."""
     scored = score_episodes(prm.model, prm.renderer, episodes, _SCORING_TOKENS)
@@ -115,10 +128,14 @@ def _sampler(policy: Policy, way: Way) -> Sampler:
         policy,
         slots=way.slots,
         context=min(way.context, policy.model.config.max_position_embeddings),
-        temperature=0.0 if way.method == "greedy" else way.temperature,
+        temperature=_temperature(way),
         constrained=way.constrained,
         max_action_tokens=way.max_action_tokens,
     )
+
+
+def _temperature(way: Way) -> float:
+    return 0.0 if way.method == "greedy" else way.temperature
 
 
 def _played(sampler: Sampler, prm: Policy | None, begun: list[Start], way: Way) -> list[Episode]:

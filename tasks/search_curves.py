@@ -169,7 +169,7 @@ def run(arguments: argparse.Namespace) -> None:
     policy = load_player(arguments.policy, arguments)
     prms = {name: load_player(path, arguments, "prm") for name, path in arguments.prm}
     games = find_games(arguments.games, arguments.split, arguments.limit)
-    way = way_from(arguments, policy, method="sample", n=1, width=1, samples=1)
+    way = way_from(arguments, policy.model.config.max_position_embeddings, method="sample", n=1, width=1, samples=1)
     cells = plan(list(prms), way, arguments.best_of, arguments.beams, arguments.oracle)
     outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")
     rows = table(outcomes, cells)
@@ -214,6 +214,7 @@ def _tested(paired: Mapping) -> tuple[str, str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tasks.search_curves", description=__doc__.split("\n")[0])
     playing_arguments(parser)
+    parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
     parser.add_argument("--prm", type=_named, action="append", default=[], help="NAME=checkpoint folder; repeatable")
     parser.add_argument("--oracle", type=int, metavar="PLAYS", help="Best-of-N under the true Q, of PLAYS a candidate")
     parser.add_argument("--out", type=Path, required=True, help="folder of the cells, the table and the picture")

@@ -6,9 +6,11 @@ import sys
 import pytest
 import torch
 
+from agentprm_core.policy.models import load_policy
 from tasks import compute, evaluate
 from tasks.params import decoding_name
 from tasks.playing import STANDALONE
+from tests.model.test_server import serving
 
 
 def said(capsys, monkeypatch, *arguments: str) -> dict:
@@ -62,3 +64,37 @@ def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):
         evaluate.main()
     assert stopped.value.code == 2
     assert "--method beam needs --prm, the PRM that chooses" in capsys.readouterr().err
+
+
+def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, monkeypatch):
+    games = ("--games", checkpoints, "--split", "unseen")
+    monkeypatch.setenv(evaluate.KEY, "secret")
+    with serving() as server:
+        server.policy = load_policy(checkpoints / "policy")
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        there = said(
+            capsys, monkeypatch, "--server", url, "--model", "mine", "--speech", "text", "--context", 4096, *games
+        )
+        assert {key for _, _, key in server.asked} == {"Bearer secret"}
+        assert {body["temperature"] for _, body, _ in server.asked} == {0.0}
+    here = said(capsys, monkeypatch, "--policy", checkpoints / "policy", "--free", *games)
+    differ = ("seconds", "policy", "policy_read", "generated")  # the server counts the history anew at every turn
+    assert {**there, **dict.fromkeys(differ)} == {**here, **dict.fromkeys(differ)}
+    assert (there["policy"], there["constrained"], there["games"]) == ("mine", False, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--server needs --model, --speech, --context"),
+        (("--model", "m", "--speech", "chat", "--context", "9", "--method", "beam"), "greedy and sample, not beam"),
+        (("--policy", "x"), "not allowed with argument --server"),
+    ],
+)
+def test_what_a_server_cannot_be_asked(capsys, monkeypatch, arguments, message):
+    given = ["evaluate", "--games", "y", "--split", "z", "--server", "http://127.0.0.1:9/v1", *arguments]
+    monkeypatch.setattr(sys, "argv", given)
+    with pytest.raises(SystemExit) as stopped:
+        evaluate.main()
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
