@@ -2,6 +2,7 @@
 
     dvc exp run $(python -m tasks.profile smoke)     # as an experiment, by DVC's own means
     python -m tasks.profile smoke --write            # into params.yaml, its comments kept
+    python -m tasks.profile alfworld games.published_root=DIR    # with overrides of one's own
 
 The first form prints ``-S key=value`` for each override. Nothing that params.yaml may not hold is written or printed.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -22,13 +23,26 @@ from tasks.params import PARAMS, ParamsError, validate
 PROFILES = Path("profiles")
 
 
-def load_profile(name: str, folder: Path = PROFILES) -> dict:
-    """The overrides of a profile. Raises ParamsError naming the profiles there are."""
+def load_profile(name: str, folder: Path = PROFILES, more: Sequence[str] = ()) -> dict:
+    """The overrides of a profile, and ``more`` over them (``rollout.games=100``).
+
+    Raises:
+        ParamsError: no such profile (names those there are), or more of another form.
+    """
     path = folder / f"{name}.yaml"
     if not path.exists():
         there_are = ", ".join(sorted(found.stem for found in folder.glob("*.yaml"))) or "none"
         raise ParamsError(f"{path}: no such profile; there are: {there_are}")
-    return yaml.safe_load(path.read_text())
+    profile = yaml.safe_load(path.read_text())
+    for one in more:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise ParamsError(f"{one}: not an override like rollout.games=100")
+        nested = yaml.safe_load(value)
+        for part in reversed(key.split(".")):
+            nested = {part: nested}
+        overridden(profile, nested)
+    return profile
 
 
 def overridden(params: dict, overrides: Mapping) -> dict:
@@ -50,13 +64,13 @@ def arguments(overrides: Mapping, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}={_hydra(value)}"
 
 
-def apply_profile(name: str, root: Path = Path()) -> None:
-    """Write the profile into ``root``'s params.yaml. Raises ParamsError where the result is not valid."""
+def apply_profile(name: str, root: Path = Path(), more: Sequence[str] = ()) -> None:
+    """Write the profile and ``more`` into ``root``'s params.yaml. Raises ParamsError where the result is not valid."""
     path = root / PARAMS
     keeper = YAML()
     keeper.preserve_quotes = True
     keeper.width = 200
-    params = overridden(keeper.load(path), load_profile(name, root / PROFILES))
+    params = overridden(keeper.load(path), load_profile(name, root / PROFILES, more))
     validate(_plain(params), f"{PROFILES / name}.yaml over {PARAMS}")
     with whole(path) as aside:
         keeper.dump(params, aside)
@@ -82,13 +96,14 @@ def _hydra(value) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.profile", description=__doc__.split("\n")[0])
     parser.add_argument("name", help="of profiles/NAME.yaml")
+    parser.add_argument("more", nargs="*", metavar="KEY=VALUE", help="further overrides: rollout.games=100")
     parser.add_argument("--write", action="store_true", help="change params.yaml instead of printing")
     asked = parser.parse_args()
     try:
         if asked.write:
-            apply_profile(asked.name)
+            apply_profile(asked.name, more=asked.more)
         else:
-            overrides = load_profile(asked.name)
+            overrides = load_profile(asked.name, more=asked.more)
             validate(overridden(yaml.safe_load(PARAMS.read_text()), overrides), f"{PROFILES / asked.name}.yaml")
             print(" ".join(f"-S {argument}" for argument in arguments(overrides)))
     except ParamsError as error:
