@@ -191,7 +191,9 @@ class Policy(Training):
     method: Literal["online_dpo", "rft", "grpo", "gigpo"]
     steps: Count
     beta: Annotated[float, Field(gt=0)]
-    """Weight of the KL to π_{i−1}."""
+    """Weight of the KL to the anchor."""
+    anchor: Literal["previous", "first"]
+    """Of online_dpo: the policy it is kept near. ``previous``: π_{i−1}. ``first``: π₀."""
     preference: Literal["winner", "soft"]
     imitation: NotNegative
     """Of online_dpo: the weight of imitating the episodes that were won, beside 1 for the preferences."""
@@ -371,6 +373,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if params.label.credit == "inverse" and params.policy.monitor.every:
         allowed = "0 with label.credit inverse: the monitor compares with labels, and there are none"
         yield "policy.monitor.every", params.policy.monitor.every, allowed
+    if params.policy.anchor != "previous" and params.policy.method != "online_dpo":
+        allowed = f"previous with policy.method {params.policy.method}: only online_dpo has another anchor"
+        yield "policy.anchor", params.policy.anchor, allowed
     if "lookahead" in params.evaluate.decoding and params.model.source != "scratch":
         allowed = "lookahead only with model.source scratch: its world model writes what the plain format reads"
         yield "evaluate.decoding", params.evaluate.decoding, allowed

@@ -42,7 +42,7 @@ def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Upd
     pairs, counts = first_pairs(episodes[:: max(1, len(episodes) // _PROBED)], policy, prm, settings)
     stage.gate(pairs_suite(pairs, settings.margin, _MOST_TIES, 1 - counts.pairs / counts.states))
     watching = watch(stage, policy, prm, settings)
-    model, figures = train_online_dpo(episodes, policy, prm, settings, stage.scratch, watching)
+    model, figures = train_online_dpo(episodes, policy, prm, settings, stage.scratch, watching, anchor(stage))
     first = {name: getattr(counts, name) / counts.states for name in ("pairs", "same", "tied")}
     return model, {**figures, "first": first, **judged(watching)}, pairs
 
@@ -97,6 +97,14 @@ def dpo_settings(stage: Stage) -> DpoSettings:
         constrained=stage.params.rollout.constrained,
         max_action_tokens=stage.params.model.max_action_tokens,
     )
+
+
+def anchor(stage: Stage) -> PreTrainedModel | None:
+    """What ``policy.anchor`` keeps the policy near: π₀; None stands for the policy before the update."""
+    if stage.params.policy.anchor == "previous":
+        return None
+    stage.read(layout.policy(0))
+    return load_policy(layout.policy(0)).model  # on the CPU: only its weights are copied
 
 
 def first_pairs(

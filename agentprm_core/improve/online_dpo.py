@@ -1,11 +1,12 @@
-"""Online DPO against π_{i−1}: the current policy's own actions at visited states, the PRM says which is better.
+"""Online DPO against an anchor: the current policy's own actions at visited states, the PRM says which is better.
 
 max E_{s~D, a~π}[Q_φ(s,a)] − β KL(π ‖ π_{i−1}) (paper A, eq. 4), by direct preferences: at every visited turn the policy
-draws ``samples`` actions, the PRM scores them, and :mod:`agentprm_core.improve.preferences` makes the loss.
+draws ``samples`` actions, the PRM scores them, and :mod:`agentprm_core.improve.preferences` makes the loss. Its anchor
+is π_{i−1}, the policy as it comes, unless the caller gives another, which then takes its place.
 
 No step is taken in any world. All turns of an episode are one tree: one call a decoding step draws the actions, one
 scores them, one makes the loss. Departs from the reference's code in that equal scores make no winner, the anchor is
-π_{i−1} with LoRA too, and the logged KL counts the action's tokens only.
+never the base without its adapter, and the logged KL counts the action's tokens only.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from agentprm_core.types import Episode
 @dataclass(frozen=True)
 class DpoSettings(TrainSettings):
     beta: float = 0.03
-    """Weight of the KL to π_{i−1}."""
+    """Weight of the KL to the anchor."""
     refresh_every: int = 1
     """Optimizer steps between fresh pairs; 1 is fully online."""
     samples: int = 2
@@ -74,22 +75,24 @@ def train_online_dpo(
     settings: DpoSettings,
     scratch: Path,
     callbacks: Sequence[TrainerCallback] = (),
+    anchor: PreTrainedModel | None = None,
 ) -> tuple[PreTrainedModel, dict]:
     """Train ``policy.model`` in place on states that ``episodes`` visited; as it comes, it is π_{i−1}.
 
-    ``callbacks`` are the Trainer's, such as :class:`agentprm_core.improve.watch.Watch`.
+    ``callbacks`` are the Trainer's, such as :class:`agentprm_core.improve.watch.Watch`. ``anchor``: the model that the
+    policy is kept near instead of π_{i−1}, such as π₀; of the same parts, its weights are copied.
 
     Returns:
-        The model, and :func:`agentprm_core.training.trainer.fit`'s metrics. The curve also has ``kl`` (to π_{i−1}, nats
-        an action, :mod:`agentprm_core.improve.kl`), ``accuracy`` (share of states where π, relative to π_{i−1}, already
-        likes the best action most), ``score`` (mean Q_φ of the actions drawn: what is being maximised), ``gap`` (mean
-        difference of a pair's scores), and of the states visited the shares ``paired``, ``same`` (all samples one
-        action) and ``tied``.
+        The model, and :func:`agentprm_core.training.trainer.fit`'s metrics. The curve also has ``kl`` (to the anchor,
+        nats an action, :mod:`agentprm_core.improve.kl`), ``accuracy`` (share of states where π, relative to the anchor,
+        already likes the best action most), ``score`` (mean Q_φ of the actions drawn: what is being maximised), ``gap``
+        (mean difference of a pair's scores), and of the states visited the shares ``paired``, ``same`` (all samples
+        one action) and ``tied``.
 
     Raises:
-        ValueError: no episodes, one longer than the context, nothing trainable.
+        ValueError: no episodes, one longer than the context, nothing trainable, an anchor of another kind.
     """
-    trainer = OnlineDpoTrainer(episodes, policy, prm, settings, scratch)
+    trainer = OnlineDpoTrainer(episodes, policy, prm, settings, scratch, anchor)
     for callback in callbacks:
         trainer.add_callback(callback)
     return policy.model, fit(trainer)
@@ -110,7 +113,13 @@ class OnlineDpoTrainer(EpisodeTrainer):
     """Turns batches of visited episodes into batches of pairs, every ``refresh_every`` steps."""
 
     def __init__(
-        self, episodes: Sequence[Episode], policy: Policy, prm: Policy, settings: DpoSettings, scratch: Path
+        self,
+        episodes: Sequence[Episode],
+        policy: Policy,
+        prm: Policy,
+        settings: DpoSettings,
+        scratch: Path,
+        anchor: PreTrainedModel | None = None,
     ) -> None:
         self._episodes, self._policy, self._prm = episodes, policy, prm
         self._rendered = [policy.renderer.episode(episode.turns) for episode in episodes]
@@ -120,12 +129,13 @@ class OnlineDpoTrainer(EpisodeTrainer):
                 for r in self._rendered]  # fmt: skip
         objective = partial(PREFERENCES[settings.preference], beta=settings.beta, imitation=settings.imitation)
         super().__init__(policy.model, rows, objective, settings, scratch)
-        self._reference = Reference(policy.model)
+        self._reference, self._anchored = Reference(policy.model, anchor), anchor is not None
         self._proposer = new_proposer(policy, settings)
         self._due: Batches = []
 
     def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
-        return [*super().decided_by(), self._prm.model.state_dict()]
+        anchor = [self._reference.weights] if self._anchored else []
+        return [*super().decided_by(), self._prm.model.state_dict(), *anchor]
 
     def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
         if not self._due:
@@ -137,7 +147,7 @@ class OnlineDpoTrainer(EpisodeTrainer):
         return due
 
     def _refresh(self, visited: Sequence[Sequence[int]]) -> Batches:
-        """Fresh pairs at the states of these rows, batch by batch, with π_{i−1}'s log-probabilities."""
+        """Fresh pairs at the states of these rows, batch by batch, with the anchor's log-probabilities."""
         numbers = [i for batch in visited for i in batch]
         seeds = [(self.settings.seed, self.state.global_step, position, i) for position, i in enumerate(numbers)]
         episodes = [self._episodes[i] for i in numbers]
@@ -160,7 +170,7 @@ class OnlineDpoTrainer(EpisodeTrainer):
         return choice_row(self._rendered[number], kept, episode.start if imitated else None)
 
     def _referred(self, rows: Sequence[Row]) -> dict:
-        """The packed rows, and what π_{i−1} says of each action token."""
+        """The packed rows, and what the anchor says of each action token."""
         batch = to_device(pack(rows), self._policy.model.device)
         return self._reference.refer(batch, batch["branch"] >= 0)
 

@@ -1,7 +1,7 @@
-"""π_{i−1}, the policy before the update, kept as a frozen copy of the weights that are trained.
+"""The anchor of an update: π_{i−1} as it came, or another policy, as frozen weights in place of those that are trained.
 
 With LoRA these are the adapter's alone: the base lies in memory once, and the reference is the adapter as it came, not
-the base without it. With full fine-tuning it is a second set of weights. Either way no second module is built.
+the base without it. With full fine-tuning it is a second set of weights. Either way no second module is kept.
 """
 
 from __future__ import annotations
@@ -18,18 +18,25 @@ from agentprm_core.training.attention import logits_of, packed_attention
 
 
 class Reference:
-    """Remembers ``model``'s trainable weights as they are now."""
+    """Remembers ``model``'s trainable weights as they are now, or those of ``anchor``, a model of the same parts."""
 
-    def __init__(self, model: nn.Module) -> None:
-        """Raises ValueError where nothing is trainable."""
+    def __init__(self, model: nn.Module, anchor: nn.Module | None = None) -> None:
+        """Raises ValueError where nothing is trainable, or where ``anchor`` lacks a trainable weight."""
         self._model = model
-        self._weights = [(p, p.detach().clone()) for p in model.parameters() if p.requires_grad]
-        if not self._weights:
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if not trained:
             raise ValueError("the model has no trainable weights: was its adapter loaded for inference only?")
+        kept = trained if anchor is None else dict(anchor.named_parameters())
+        odd = [name for name, p in trained.items() if name not in kept or kept[name].shape != p.shape]
+        if odd:
+            raise ValueError(f"the anchor is another kind of model: it has no {odd[0]} of the policy's shape")
+        self.weights = {name: kept[name].detach().to(p, copy=True) for name, p in trained.items()}
+        """By name, those of the reference."""
+        self._trained = trained
 
     @torch.no_grad()
     def refer(self, batch: dict, where_N: torch.Tensor) -> dict:
-        """The packed batch with what π_{i−1} says of its P tokens where ``where_N``.
+        """The packed batch with what the reference says of its P tokens where ``where_N``.
 
         Added: ``reference`` (P,), their log-probabilities, nats; ``measured`` (K,), those of the P at which the KL is
         measured, and ``reference_logits`` (K, V) there.
@@ -42,12 +49,12 @@ class Reference:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within the block the model is π_{i−1}. Only for reading without gradient."""
-        current = [p.data for p, _ in self._weights]
-        for p, frozen in self._weights:
-            p.data = frozen.to(p.device)
+        """Within the block the model is the reference. Only for reading without gradient."""
+        current = {name: p.data for name, p in self._trained.items()}
+        for name, p in self._trained.items():
+            p.data = self.weights[name].to(p.device)
         try:
             yield
         finally:
-            for (p, _), data in zip(self._weights, current):
-                p.data = data
+            for name, p in self._trained.items():
+                p.data = current[name]

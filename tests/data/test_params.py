@@ -50,6 +50,7 @@ def test_the_default_parameters_are_valid():
         ("games.source", "published", "games.published_root: None is not allowed: the folder alfworld-download filled"),
         ("prm.loss", "inverse", "label.credit: 'monte_carlo' is not allowed: inverse with prm.loss inverse, and only"),
         ("label.shaping", "potentials", "label.shaping: 'potentials' is not allowed: should be 'none', 'blend' or"),
+        ("policy.anchor", "second", "policy.anchor: 'second' is not allowed: should be 'previous' or 'first'"),
         ("iterations.7", {"prev": 6}, "iterations.7: {'prev': 6} is not allowed"),
         ("policies.0.prm", 9, "policies.0.prm: 9 is not allowed: one of the iterations"),
     ],
@@ -73,6 +74,13 @@ def test_what_reads_outcomes_is_refused_beside_inverse(change, message):
     validate(raw, "params.yaml")
     with pytest.raises(ParamsError, match=message):
         validate(overridden(raw, {"policy": change}), "params.yaml")
+
+
+def test_only_online_dpo_has_another_anchor():
+    raw = overridden(copy.deepcopy(RAW), {"policy": {"anchor": "first"}})
+    validate(raw, "params.yaml")
+    with pytest.raises(ParamsError, match=r"policy.anchor: 'first' is not allowed: previous with policy.method grpo"):
+        validate(overridden(raw, {"policy": {"method": "grpo"}}), "params.yaml")
 
 
 def test_a_missing_key_is_named():

@@ -16,7 +16,7 @@ from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.reference import Reference
 from agentprm_core.policy.models import Policy
 from agentprm_core.prm.model import new_prm
-from agentprm_core.training.attention import log_probs, packed_attention
+from agentprm_core.training.attention import log_probs, logits_of, packed_attention
 from agentprm_core.training.packing import pack
 from tests.model import text_world
 
@@ -278,6 +278,34 @@ def test_reference_is_what_the_model_was_and_lets_go_of_it(policy):
     with reference.in_place():
         assert all(torch.equal(before[k], v) for k, v in policy.model.state_dict().items())
     assert all(torch.equal(after[k], v) for k, v in policy.model.state_dict().items())
+
+
+def test_the_anchor_may_be_a_policy_from_long_ago(policy, renderer, tmp_path):
+    """π₀ while the policy before the update is another: the log-probabilities and the KL are to π₀."""
+    first, episodes = moved(policy), text_world.episodes(6, skill=0.3)
+    prm = policy_of(noisy_prm(renderer), renderer)
+    trainer = OnlineDpoTrainer(episodes, policy, prm, SETTINGS, tmp_path, first)
+    trainer.state.max_steps = 4
+    (batch,) = trainer.step_batches(iter([{"rows": torch.arange(6)}]), 1)
+    where = batch["branch"] >= 0
+    said = []
+    for model in (policy.model, first):
+        with torch.no_grad(), packed_attention(model):
+            said.append(logits_of(model, batch, where).log_softmax(-1))
+    now, then = said
+    of_first = then.gather(1, batch["input_ids"][where][:, None])[:, 0]
+    torch.testing.assert_close(batch["reference"], of_first)
+    assert (now - then).abs().max() > 0.1
+    with packed_attention(policy.model):
+        total, actions = trainer.objective(policy.model, batch).metrics["kl"]
+    assert total.item() == pytest.approx((now.exp() * (now - then)).sum().item(), rel=1e-4)
+    assert total.item() / actions > 0.01
+    assert all(torch.equal(a, b) for a, b in zip(trainer.decided_by()[-1].values(), first.parameters()))
+
+
+def test_an_anchor_of_another_size_is_refused(policy, renderer):
+    with pytest.raises(ValueError, match=r"the anchor is another kind of model: it has no model\.embed_tokens"):
+        Reference(policy.model, text_world.small_model(renderer, width=16))
 
 
 def test_with_lora_the_anchor_is_the_previous_adapter_not_the_base(policy, renderer, tmp_path):

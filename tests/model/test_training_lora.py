@@ -8,6 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from agentprm_core.improve.online_dpo import DpoSettings, train_online_dpo
+from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import load_policy, save_policy
 from agentprm_core.prm.model import new_prm
@@ -87,3 +88,19 @@ def test_an_update_goes_on_from_a_loaded_adapter(renderer, tuned, tmp_path):
     after = weights_of(policy.model, "adapter")
     assert metrics["curve"][0]["kl"] == pytest.approx(0, abs=1e-5)  # the anchor is the adapter as loaded
     assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+def test_the_anchor_may_be_another_adapter(renderer, tuned):
+    """π₀'s adapter in place of the one that has moved on; the base is shared and stays."""
+    policy, first = load_policy(tuned), load_policy(tuned)
+    with torch.no_grad():
+        for weight in weights_of(policy.model, "adapter"):
+            policy.model.get_parameter(weight).add_(0.1)
+    reference = Reference(policy.model, first.model)
+    assert reference.weights.keys() == weights_of(policy.model, "adapter").keys()
+    ids = torch.tensor([[1, 5, 7, 9]])
+    moved = policy.model(input_ids=ids).logits
+    with reference.in_place():
+        torch.testing.assert_close(policy.model(input_ids=ids).logits, first.model(input_ids=ids).logits)
+    assert torch.equal(policy.model(input_ids=ids).logits, moved)
+    assert (moved - first.model(input_ids=ids).logits).abs().max() > 0.01
