@@ -170,6 +170,10 @@ class Prm(Training):
     """Pairs of actions whose measured returns differ by no more are left out of the ranking that decides."""
     require_ranking: bool
     """Whether ``policy`` refuses a PRM that ranks actions no better than chance."""
+    require_gain: bool
+    """Whether ``policy`` plays held-out games first, and refuses a PRM under which Best-of-4 wins no more of them."""
+    gain_games: Count
+    """How many of them, or all where the rollouts have fewer."""
 
 
 class Monitor(Section):
@@ -376,6 +380,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if params.policy.anchor != "previous" and params.policy.method != "online_dpo":
         allowed = f"previous with policy.method {params.policy.method}: only online_dpo has another anchor"
         yield "policy.anchor", params.policy.anchor, allowed
+    if params.prm.require_gain and params.policy.method != "online_dpo":
+        allowed = f"false with policy.method {params.policy.method}, which follows no PRM"
+        yield "prm.require_gain", params.prm.require_gain, allowed
     if "lookahead" in params.evaluate.decoding and params.model.source != "scratch":
         allowed = "lookahead only with model.source scratch: its world model writes what the plain format reads"
         yield "evaluate.decoding", params.evaluate.decoding, allowed

@@ -1,7 +1,8 @@
 """Stage ``policy``: π_i from π_{i−1}, what it visited, and the PRM that tells its better actions from its worse.
 
-Refuses a PRM that ranks held-out actions no better than chance, unless ``prm.require_ranking`` is off. The pairs that
-the update begins with are written and pass a gate; later ones are drawn from the policy as it changes.
+Refuses a PRM that ranks held-out actions no better than chance, unless ``prm.require_ranking`` is off, and one whose
+choices win no more held-out games where ``prm.require_gain`` is on. The pairs that the update begins with are written
+and pass a gate; later ones are drawn from the policy as it changes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from agentprm_core.policy.models import load_policy, save_policy
 from agentprm_core.types import EPISODES
 from tasks import layout
 from tasks.compute import use
+from tasks.gain import required_gain
 from tasks.lineage import parents
 from tasks.stage import Stage, StageError, read_json, run_stage, write_json
 from tasks.updates import UPDATES
@@ -26,13 +28,14 @@ def work(stage: Stage) -> None:
         _check_ranking(i)
     episodes = list(episodes_from_table(read_table(layout.episodes(i), EPISODES)))
     policy = load_policy(layout.policy(stage.prev), device=stage.params.compute.device)
+    gain = {"gain": required_gain(stage, episodes, policy)} if stage.params.prm.require_gain else {}
     model, figures, pairs = UPDATES[method](stage, episodes, policy)
     curve = figures.pop("curve")
     with whole(layout.policy(i)) as folder:
         digest = save_policy(model, policy.tokenizer, folder)
     write_table(pairs, layout.pairs(i))
     write_json(curve, layout.PLOTS / f"policy-{i}.json")
-    stage.report_training({**figures, "last": curve[-1]}, curve)
+    stage.report_training({**figures, **gain, "last": curve[-1]}, curve)
     if "monitor" in figures:
         tell(stage, figures["monitor"])
     with stage.tracking():

@@ -1,5 +1,6 @@
 """What bad data gets: a line that says what, where and what to do, exit code 1, and no out."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from agentprm_core.policy.models import load_policy, new_model, save_policy
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.prm.model import new_prm
 from agentprm_core.types import Episode, Turn
-from tasks import evaluate, games, label, layout, policy, search_curves
+from tasks import evaluate, gain, games, label, layout, policy, search_curves
 from tasks.params import PARAMS
 from tasks.profile import overridden
 from tasks.stage import run_stage, write_json
@@ -108,11 +109,11 @@ def test_fewer_published_games_than_asked_for(project, tmp_path, household):
     assert refused("games", games) == "games: params.yaml asks for 2 games of train, tree has 1"
 
 
-def checkpoint(folder: Path, words: str = "you see a mug 1") -> str:
+def checkpoint(folder: Path, words: str = "you see a mug 1", kind: str = "policy") -> str:
     tokenizer = train_tokenizer([words], 64)
     model = new_model(tokenizer, width=8, layers=1, heads=2, kv_heads=1, context=64, seed=1)
     with whole(folder) as aside:
-        return save_policy(model, tokenizer, aside)
+        return save_policy(model if kind == "policy" else new_prm(model), tokenizer, aside, kind)
 
 
 def test_a_checkpoint_with_another_tokenizer(project, tmp_path, monkeypatch):
@@ -220,3 +221,28 @@ def test_games_without_a_column(tmp_path, monkeypatch, household, program):
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit, match=rf"^{name}: .*train\.parquet: lacks the columns goal$"):
         program.main()
+
+
+@pytest.mark.parametrize("wins", [("sample",), ("sample", "best_of_n")])
+def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins):
+    """Refused where choosing by it loses games, and where it changes none."""
+    project(prm={"require_gain": True, "gain_games": 3}, label={"validation_share": 0.5})
+    checkpoint(layout.policy(0))
+    checkpoint(layout.prm(1), kind="prm")
+    rollouts("any")
+    write_table(games_to_table([dataclasses.replace(household, id=f"g{n}") for n in range(8)]), layout.games("train"))
+
+    def play_games(policy, prm, chosen, way, seed):
+        return [Episode(game.id, 0, seed, (), won=way.method in wins) for game in chosen]
+
+    monkeypatch.setattr(gain, "play_games", play_games)
+    said = refused("policy", policy, "--iteration", "1", gated=True)
+    lost = 3 if len(wins) == 1 else 0
+    assert said.startswith(
+        "policy@1: data/checkpoints/prm/1 does not make its policy win more: of 3 held-out games Best-of-4 under it "
+        f"won 0 that one sample lost, and lost {lost} that it won ("
+    )
+    assert "needed is a gain at p < 0.05" in said
+    assert "prm.require_gain: false" in said
+    assert not layout.policy(1).exists()
+    assert not layout.metrics("policy-1").exists()

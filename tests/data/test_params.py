@@ -76,10 +76,17 @@ def test_what_reads_outcomes_is_refused_beside_inverse(change, message):
         validate(overridden(raw, {"policy": change}), "params.yaml")
 
 
-def test_only_online_dpo_has_another_anchor():
-    raw = overridden(copy.deepcopy(RAW), {"policy": {"anchor": "first"}})
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policy": {"anchor": "first"}}, r"policy.anchor: 'first' is not allowed: previous with policy.method grpo"),
+        ({"prm": {"require_gain": True}}, r"prm.require_gain: True is not allowed: false with policy.method grpo"),
+    ],
+)
+def test_what_online_dpo_alone_heeds_is_refused_beside_others(changes, message):
+    raw = overridden(copy.deepcopy(RAW), changes)
     validate(raw, "params.yaml")
-    with pytest.raises(ParamsError, match=r"policy.anchor: 'first' is not allowed: previous with policy.method grpo"):
+    with pytest.raises(ParamsError, match=message):
         validate(overridden(raw, {"policy": {"method": "grpo"}}), "params.yaml")
 
 

@@ -1,0 +1,82 @@
+"""The paired test of a PRM's choices: in a world where the right action is known, and on which games."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from agentprm_core import envs
+from agentprm_core.credit.split import validation_games
+from agentprm_core.datasets import games_to_table, write_table
+from agentprm_core.search import best_of_n
+from tasks import gain, layout
+from tests.model import toy
+
+
+class Scores:
+    """In the PRM's place: ``right`` likes to take what the task asks for and least to take anything else."""
+
+    def __init__(self, right: bool) -> None:
+        self._right, self._target = right, {}
+
+    def open(self, seed):
+        self._target[len(self._target)] = ""
+        return len(self._target) - 1
+
+    def see(self, seat, observation, admissible):
+        if "task is to: take" in observation:
+            self._target[seat] = observation.split()[-2]
+        return True
+
+    def tell(self, seat, action, reason=""):
+        pass
+
+    def score(self, asked):
+        return [[self._score(seat, candidate.action) for candidate in candidates] for seat, candidates in asked]
+
+    def close(self, seat):
+        return 0
+
+    def _score(self, seat, action):
+        worth = 0.0 if not action.startswith("take") else 1.0 if action.split()[1] == self._target[seat] else -1.0
+        return worth if self._right else -worth
+
+
+@pytest.fixture
+def stage():
+    params = SimpleNamespace(
+        seed=1,
+        compute=SimpleNamespace(cache_mb=256),
+        env=SimpleNamespace(engine="toy", max_turns=8),
+        model=SimpleNamespace(context=512, max_action_tokens=8),
+        rollout=SimpleNamespace(temperature=2.0, constrained=True, slots=16),
+        label=SimpleNamespace(validation_share=0.3),
+        prm=SimpleNamespace(gain_games=5),
+    )
+    return SimpleNamespace(params=params, seed=1001)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_prm_that_knows_gains_and_one_that_misleads_loses(stage, monkeypatch, right):
+    monkeypatch.setitem(envs._ENGINES, "toy", ("tests.model.toy", "ToyWorld"))
+    monkeypatch.setattr(best_of_n, "PrmScorer", lambda prm, **_: Scores(right))
+    policy = toy.policy()
+    found = gain.gain(stage, policy, policy, [toy.game(n) for n in range(50)])
+    assert found.games == 50
+    assert found.p_value < gain.LEVEL
+    assert (found.gained > found.lost) == (found.difference > 0) == right
+    assert f"won {found.gained} that one sample lost, and lost {found.lost} that it won" in gain.said(found)
+
+
+def test_what_is_played_are_validation_games_of_the_rollouts(stage, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    games = [toy.game(n) for n in range(60)]
+    write_table(games_to_table(games), layout.games("train"))
+    ids = [game.id for game in games]
+    validation = {game_id for game_id, is_one in zip(ids, validation_games(ids, 0.3, 1)) if is_one}
+    episodes = [SimpleNamespace(game_id=game_id) for game_id in ids[:40] for _ in range(2)]
+    played = gain.held_out(stage, episodes)
+    assert len(played) == 5
+    assert {game.id for game in played} < validation & set(ids[:40])
+    assert played == gain.held_out(stage, episodes)
+    stage.params.prm.gain_games = 100
+    assert {game.id for game in gain.held_out(stage, episodes)} == validation & set(ids[:40])
