@@ -5,8 +5,10 @@ import sys
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
-from agentprm_core.policy.models import load_policy
+from agentprm_core.policy.models import load_policy, save_policy
+from agentprm_core.prm.model import new_prm
 from tasks import compute, evaluate
 from tasks.params import decoding_name
 from tasks.playing import STANDALONE
@@ -40,6 +42,20 @@ def test_every_method_plays_in_bfloat16(checkpoints, capsys, monkeypatch, method
         "--split", "unseen", "--method", method, "--n", 2, "--width", 2, "--samples", 2, "--precision", "bfloat16",
     )  # fmt: skip
     assert (figures["games"], figures["inadmissible"]) == (2, 0.0)
+
+
+def test_adapters_play_and_choose_in_bfloat16(checkpoints, capsys, monkeypatch, tmp_path):
+    base = load_policy(checkpoints / "policy")
+    config = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    policy = get_peft_model(base.model, config)
+    save_policy(policy, base.tokenizer, tmp_path / "policy")
+    save_policy(new_prm(policy), base.tokenizer, tmp_path / "prm", kind="prm")
+    monkeypatch.setattr(compute, "playing_dtype", lambda where: torch.bfloat16)
+    figures = said(
+        capsys, monkeypatch, "--policy", tmp_path / "policy", "--prm", tmp_path / "prm", "--games", checkpoints,
+        "--split", "unseen", "--method", "best_of_n",
+    )  # fmt: skip
+    assert figures["games"] == 2 and figures["prm_read"] > 0
 
 
 def test_a_published_tree_and_a_table_of_it_give_the_same(checkpoints, capsys, monkeypatch):
