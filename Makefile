@@ -35,12 +35,12 @@ lock:  ## requirements.lock anew, from what is installed
 
 DATABASE := $(if $(MLFLOW_TRACKING_URI),,mlflow.db)
 
-# Another profile is a DVC experiment: its overrides go into params.yaml, and `dvc exp show` lays it beside the others.
+# Another profile is a DVC experiment of its name: `dvc exp show` lays it beside the others, and params.yaml stays as it is.
 run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the table of iterations
 ifeq ($(PROFILE),default)
 	dvc repro
 else
-	overrides=$$(python -m tasks.profile $(PROFILE)) && eval "dvc exp run $$overrides"
+	overrides=$$(python -m tasks.profile $(PROFILE)) && eval "sh recipes/experiment $(firstword $(PROFILE)) $$overrides"
 endif
 	@python -m flows.summary
 

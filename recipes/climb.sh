@@ -1,4 +1,4 @@
 # Does the policy climb over three iterations, also against fine-tuning on its own successes?
 # Read: data/metrics/iterations.json of each (success with intervals, paired tests against the iteration before).
-sh recipes/experiment climb -S evaluate.n=16
-sh recipes/experiment climb-rft -S evaluate.n=16 -S policy.method=rft
+sh recipes/experiment climb
+sh recipes/experiment climb-rft -S policy.method=rft

@@ -1,12 +1,15 @@
 # Success against compute: every search under five PRMs of the same policy's rollouts, on floor plans never trained on.
+# No branched states: of the five only AgentPRM-A and Monte Carlo labels could learn from them.
 # With ALFWORLD_DATA (the folder that alfworld-download filled) also on the published valid_seen.
 # Read: data/curves/*/curves.json and curves.png.
 prms=.scratch/recipes/search
 promise="-S label.credit=gae -S prm.loss=promise_progress"
-one() { # NAME -S …: the PRM of this experiment, kept under its name
+one() { # NAME -S …: the PRM of this experiment, kept under its name; none of an earlier run where this one fails
   name=$1
   shift
-  sh recipes/experiment "search-$name" "$@" prm@1 && mkdir -p "$prms" && rm -rf "$prms/$name" && cp -rL data/checkpoints/prm/1 "$prms/$name"
+  rm -rf "$prms/$name"
+  sh recipes/experiment "search-$name" -S rollout.branch.train_states=0 "$@" prm@1 &&
+    mkdir -p "$prms" && cp -rL data/checkpoints/prm/1 "$prms/$name"
 }
 one agentprm_b $promise
 one agentprm_a

@@ -1,8 +1,12 @@
-# Five training signals from the same first policy and the same rollouts, one update each, nothing imitated beside.
+# Five training signals from the same first policy and the same rollouts, one update each, nothing imitated beside. Eight episodes
+# a game, since GRPO learns from their differences; no branched states, which one of the five alone could learn from.
 # Read: data/metrics/evaluate-1.json of each.
-sh recipes/experiment signals-agentprm-a -S policy.imitation=0 evaluate@1
-sh recipes/experiment signals-agentprm-b -S policy.imitation=0 -S label.credit=gae -S prm.loss=promise_progress evaluate@1
-sh recipes/experiment signals-inverse $(python -m tasks.profile inverse) evaluate@1
+inverse=$(python -m tasks.profile inverse) || exit
+equal="-S rollout.games=450 -S rollout.episodes_per_game=8 -S rollout.branch.train_states=0"
+equal="$equal -S policy.imitation=0 -S prm.require_ranking=false"
+sh recipes/experiment signals-agentprm-a $equal evaluate@1
+sh recipes/experiment signals-agentprm-b $equal -S label.credit=gae -S prm.loss=promise_progress evaluate@1
+sh recipes/experiment signals-inverse $equal $inverse evaluate@1
 for method in grpo gigpo; do
-  sh recipes/experiment "signals-$method" -S policy.method=$method evaluate@1
+  sh recipes/experiment "signals-$method" $equal -S policy.method=$method evaluate@1
 done
