@@ -92,7 +92,7 @@ class Training(Section):
     """What every trained stage needs."""
 
     optimizer: Literal["adamw", "muon"]
-    """``muon`` is for models trained from scratch."""
+    """``muon`` is for models trained from scratch, whole."""
     learning_rate: Rate
     batch_tokens: Count
     accumulation: Count
@@ -125,11 +125,11 @@ class Rollout(Section):
     constrained: bool
     slots: Count
     reset_share: Share
-    """Share of the episodes that start in a state of a demonstration."""
+    """Share of a game's episodes that start in a state of its demonstration; a whole number of them."""
     exploration: NotNegative
     """c of π(a|s) (1 + n(s,a))^(−c): how much rarely tried actions are preferred; 0 plays the policy as it is."""
     steered: Annotated[float, Field(ge=0, le=1)]
-    """Share of the episodes played under a steering prompt, by policies that read instructions."""
+    """Share of a game's episodes played under a steering prompt, by policies that read instructions; a whole number."""
     min_valid: Annotated[float, Field(ge=0, le=1)]
     """The gate's floor under the share of admissible actions."""
     branch: Branch
@@ -365,11 +365,23 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if params.rollout.steered and params.model.source == "scratch":
         allowed = "0 for a policy trained from scratch, which reads no instructions; rollout.exploration is for it"
         yield "rollout.steered", params.rollout.steered, allowed
+    for name in ("reset_share", "steered"):
+        share, count = getattr(params.rollout, name), params.rollout.episodes_per_game
+        if abs(share * count - round(share * count)) > 1e-9:
+            allowed = f"a share of rollout.episodes_per_game, {count}, that is a whole number"
+            yield f"rollout.{name}", share, allowed
     for credit, loss in (("gae", "promise_progress"), ("inverse", "inverse")):
         if (params.label.credit == credit) != (params.prm.loss == loss):
             yield "label.credit", params.label.credit, f"{credit} with prm.loss {loss}, and only with it"
     if params.label.shaping != "none" and params.label.credit != "monte_carlo":
         yield "label.shaping", params.label.shaping, "none unless label.credit is monte_carlo"
+    for key, value, plain in (
+        ("label.shaping", params.label.shaping, "none"),
+        ("label.discount_from", params.label.discount_from, "end"),
+    ):
+        if value != plain and params.rollout.branch.train_states:
+            allowed = f"{plain}, or set rollout.branch.train_states: 0, as values of branched states stay plain"
+            yield key, value, allowed
     if params.label.shaping == "blend" and params.label.outcome != "binary":
         yield "label.outcome", params.label.outcome, "binary where label.shaping is blend (R in {0, 1})"
     if params.label.credit == "inverse" and params.policy.imitation:
@@ -386,6 +398,11 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if "lookahead" in params.evaluate.decoding and params.model.source != "scratch":
         allowed = "lookahead only with model.source scratch: its world model writes what the plain format reads"
         yield "evaluate.decoding", params.evaluate.decoding, allowed
+    if params.model.source != "scratch" or params.model.lora is not None:
+        for name in ("sft", "prm", "policy"):
+            if getattr(params, name).optimizer == "muon":
+                allowed = "set it to adamw in sft, prm and policy, as only models trained from scratch take muon"
+                yield f"{name}.optimizer", "muon", allowed
     if params.policy.save_every % params.policy.refresh_every:
         allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
         yield "policy.save_every", params.policy.save_every, allowed

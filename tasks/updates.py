@@ -19,7 +19,7 @@ from agentprm_core.improve.pairs import PairCounts
 from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
 from agentprm_core.improve.rft import train_rft
 from agentprm_core.improve.sft import SftSettings
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Policy, load_policy
 from agentprm_core.types import PAIRS, Episode
 from tasks import layout
 from tasks.compute import load_player, training_settings

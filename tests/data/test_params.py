@@ -14,6 +14,8 @@ from tasks.stage import run_stage
 
 ROOT = Path(__file__).parents[2]
 RAW = yaml.safe_load((ROOT / PARAMS).read_text())
+LORA = {"rank": 16, "alpha": 32, "modules": ["q_proj", "v_proj"]}
+ADAMW = {name: {"optimizer": "adamw"} for name in ("sft", "prm", "policy")}
 
 
 def changed(key: str, value: object) -> dict:
@@ -51,6 +53,10 @@ def test_the_default_parameters_are_valid():
         ("prm.loss", "inverse", "label.credit: 'monte_carlo' is not allowed: inverse with prm.loss inverse, and only"),
         ("label.shaping", "potentials", "label.shaping: 'potentials' is not allowed: should be 'none', 'blend' or"),
         ("policy.anchor", "second", "policy.anchor: 'second' is not allowed: should be 'previous' or 'first'"),
+        ("label.shaping", "blend", "label.shaping: 'blend' is not allowed: none, or set rollout.branch.train_sta"),
+        ("label.discount_from", "start", "label.discount_from: 'start' is not allowed: end, or set rollout.branch.tr"),
+        ("model.source", "some/model", "sft.optimizer: 'muon' is not allowed: set it to adamw in sft, prm and policy"),
+        ("model.lora", LORA, "sft.optimizer: 'muon' is not allowed: set it to adamw in sft, prm and policy"),
         ("iterations.7", {"prev": 6}, "iterations.7: {'prev': 6} is not allowed"),
         ("policies.0.prm", 9, "policies.0.prm: 9 is not allowed: one of the iterations"),
     ],
@@ -88,6 +94,36 @@ def test_what_online_dpo_alone_heeds_is_refused_beside_others(changes, message):
     validate(raw, "params.yaml")
     with pytest.raises(ParamsError, match=message):
         validate(overridden(raw, {"policy": {"method": "grpo"}}), "params.yaml")
+
+
+@pytest.mark.parametrize("section", ADAMW)
+def test_muon_is_refused_in_every_stage_that_trains_a_published_model(section):
+    raw = overridden(copy.deepcopy(RAW), {"model": {"source": "some/model", "lora": LORA}, **ADAMW})
+    validate(raw, "params.yaml")
+    with pytest.raises(ParamsError, match=rf"^params.yaml: {section}.optimizer: 'muon' is not allowed"):
+        validate(overridden(raw, {section: {"optimizer": "muon"}}), "params.yaml")
+
+
+@pytest.mark.parametrize("label", [{"shaping": "potential"}, {"discount_from": "start"}])
+def test_other_labels_than_plain_ones_go_without_branched_states(label):
+    changes = {"label": label, "rollout": {"branch": {"train_states": 0}}}
+    validate(overridden(copy.deepcopy(RAW), changes), "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "fits", "odd"), [("reset_share", (0.5, 4), (0.5, 3)), ("reset_share", (0.29, 100), (0.3, 4)),
+                             ("steered", (0.25, 8), (0.25, 6))]
+)  # fmt: skip
+def test_shares_of_a_games_episodes_are_whole_episodes(key, fits, odd):
+    def params(share: float, episodes: int) -> dict:
+        raw = overridden(copy.deepcopy(RAW), {"model": {"source": "some/model"}, **ADAMW})
+        raw["demos"]["games"] = raw["games"]["train"]
+        return overridden(raw, {"rollout": {key: share, "episodes_per_game": episodes}})
+
+    validate(params(*fits), "params.yaml")
+    message = rf"rollout.{key}: {odd[0]} is not allowed: a share of rollout.episodes_per_game, {odd[1]}, that is"
+    with pytest.raises(ParamsError, match=message):
+        validate(params(*odd), "params.yaml")
 
 
 def test_a_missing_key_is_named():
