@@ -103,6 +103,8 @@ class Training(Section):
 class Sft(Training):
     epochs: Annotated[float, Field(gt=0)]
     observation_weight: NotNegative
+    reason_tokens: CountOrNone
+    """Most that a reason may have which the policy writes for each of the expert's actions; 0: none are written."""
 
 
 class Branch(Section):
@@ -370,6 +372,8 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
         if abs(share * count - round(share * count)) > 1e-9:
             allowed = f"a share of rollout.episodes_per_game, {count}, that is a whole number"
             yield f"rollout.{name}", share, allowed
+    if params.sft.reason_tokens:
+        yield from _reasons_at_odds(params)
     for credit, loss in (("gae", "promise_progress"), ("inverse", "inverse")):
         if (params.label.credit == credit) != (params.prm.loss == loss):
             yield "label.credit", params.label.credit, f"{credit} with prm.loss {loss}, and only with it"
@@ -422,6 +426,19 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
         yield "compare.decoding", params.compare.decoding, f"one of evaluate.decoding: {params.evaluate.decoding}"
     if getattr(games, params.compare.split) == 0:
         yield "compare.split", params.compare.split, f"a split with games, and games.{params.compare.split} is 0"
+
+
+def _reasons_at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
+    key, tokens = "sft.reason_tokens", params.sft.reason_tokens
+    if params.model.source == "scratch":
+        yield key, tokens, "0 for a policy trained from scratch, which writes no reasons"
+    for section in ("rollout", "evaluate"):
+        if getattr(params, section).constrained:
+            yield key, tokens, f"0 with {section}.constrained, which decodes commands without reasons"
+    if params.label.credit == "inverse":
+        yield key, tokens, "0 with label.credit inverse, which would tell the expert by the reasons it does not write"
+    if tokens >= params.model.max_action_tokens:
+        yield key, tokens, f"less than model.max_action_tokens, {params.model.max_action_tokens}, which bounds both"
 
 
 def _numbered(numbers: Mapping[str, int]) -> str:

@@ -1,12 +1,13 @@
 """Stage ``sft``: π₀, a policy that imitates the demonstrations.
 
 From scratch: a tokenizer and a Llama-architecture model of the demonstrations. Otherwise a published model, with or
-without LoRA. The same code from there on.
+without LoRA, which may write reasons for the expert's actions first. The same code from there on.
 """
 
 from __future__ import annotations
 
 from agentprm_core.datasets import episodes_from_table, read_table, whole
+from agentprm_core.improve.rationale import rationalised
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import Policy, load_policy, new_model, save_policy
 from agentprm_core.policy.prompt import make_renderer
@@ -15,8 +16,8 @@ from agentprm_core.types import EPISODES, Episode
 from tasks import layout
 from tasks.compute import training_settings, use
 from tasks.lineage import parents
-from tasks.params import Model, Params
-from tasks.stage import Stage, run_stage, write_json
+from tasks.params import Model, Params, Sft
+from tasks.stage import Stage, StageError, run_stage, write_json
 
 
 def work(stage: Stage) -> None:
@@ -26,6 +27,8 @@ def work(stage: Stage) -> None:
     stage.read(layout.DEMOS)
     demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
     policy = starting_policy(stage.params, demos, stage.seed)
+    if section.reason_tokens:
+        demos = with_reasons(policy, demos, section)
     settings = SftSettings(
         **training_settings(stage, section), epochs=section.epochs, observation_weight=section.observation_weight
     )
@@ -58,6 +61,18 @@ def starting_policy(params: Params, demos: list[Episode], seed: int) -> Policy:
         seed=seed,
     )
     return Policy(model.to(params.compute.device), tokenizer, make_renderer(tokenizer), digest="untrained")
+
+
+def with_reasons(policy: Policy, demos: list[Episode], section: Sft) -> list[Episode]:
+    """The demonstrations with a reason for each action, by the policy that is to learn them.
+
+    Raises StageError for a policy that writes none.
+    """
+    if policy.renderer.format != "chat":
+        raise StageError(
+            "params.yaml: sft.reason_tokens must be 0: model.source has no chat template, it writes no reasons"
+        )
+    return rationalised(policy, demos, max_tokens=section.reason_tokens, batch_tokens=section.batch_tokens)
 
 
 def with_lora(policy: Policy, section: Model) -> Policy:

@@ -30,6 +30,10 @@ _STEERING = (
     "Before you act, think of a strategy for this task and of a hypothesis where the things it needs are. Try the "
     "places and commands that you would usually pass over.\n\n"
 )
+_HINDSIGHT = (
+    "\n\nThe right command here is: {action}\nReply with the reason for it in one sentence, as somebody who has yet to "
+    "think of the command."
+)
 _ACTION = re.compile(r"ACTION:\s*(.+?)\s*$", re.DOTALL)
 _REASON = re.compile(r"REASON:\s*(.*?)\s*(?:ACTION:|$)", re.DOTALL)
 
@@ -107,8 +111,25 @@ class Renderer:
 
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """(reason, action) of what the policy wrote, end mark included or not."""
-        text = self.tokenizer.decode([t for t in tokens if t != self.stop_token], skip_special_tokens=True).strip()
+        text = self._decode(tokens)
         return parse_reply(text) if self.format == "chat" else ("", text)
+
+    def question(self, action: str) -> tuple[int, ...]:
+        """Tokens that, after the text of an observation, ask why ``action`` is right, up to where the reason starts.
+
+        Raises ValueError for the ``plain`` format: its policies write no reasons.
+        """
+        if self.format != "chat":
+            raise ValueError("a reason needs a policy that writes reasons: a tokenizer with a chat template")
+        return self._encode(_HINDSIGHT.format(action=action)) + self.before_action + self._encode("REASON:\n")
+
+    def reason(self, tokens: Sequence[int]) -> str:
+        """What the policy answered to :meth:`question`, on one line."""
+        return " ".join(self._decode(tokens).partition("ACTION:")[0].split())
+
+    def names_an_action(self, tokens: Sequence[int]) -> bool:
+        """Whether what the policy writes has come to its action."""
+        return "ACTION:" in self._decode(tokens)
 
     def episode(self, turns: Sequence[Turn]) -> Rendered:
         """The whole episode, ending with the last action's end mark."""
@@ -124,6 +145,9 @@ class Renderer:
             is_action += [False] * len(seen)
             is_action += [True] * (len(done) - len(self.after_action) + 1) + [False] * (len(self.after_action) - 1)
         return Rendered(ids, is_action, starts, ends)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode([t for t in tokens if t != self.stop_token], skip_special_tokens=True).strip()
 
 
 def chat_message(observation: str, first: bool, admissible: Sequence[str], steering: bool = False) -> str:

@@ -126,6 +126,25 @@ def test_shares_of_a_games_episodes_are_whole_episodes(key, fits, odd):
         validate(params(*odd), "params.yaml")
 
 
+def test_reasons_are_refused_where_nobody_writes_or_reads_them():
+    chat = {
+        "model": {"source": "a/chat-model", "max_action_tokens": 64}, "sft": {"reason_tokens": 40},
+        "rollout": {"constrained": False}, "evaluate": {"constrained": False, "decoding": ["greedy", "sample"]},
+    }  # fmt: skip
+    raw = overridden(overridden(copy.deepcopy(RAW), ADAMW), chat)
+    validate(raw, "params.yaml")
+    inverse = {"label": {"credit": "inverse"}, "prm": {"loss": "inverse"}, "policy": {"imitation": 0}}
+    for changes, allowed in (
+        ({"model": {"source": "scratch"}}, "0 for a policy trained from scratch"),
+        ({"evaluate": {"constrained": True}}, "0 with evaluate.constrained"),
+        ({"model": {"max_action_tokens": 40}}, "less than model.max_action_tokens, 40"),
+        (inverse, "0 with label.credit inverse"),
+    ):
+        with pytest.raises(ParamsError) as error:
+            validate(overridden(copy.deepcopy(raw), changes), "params.yaml")
+        assert f"sft.reason_tokens: 40 is not allowed: {allowed}" in str(error.value)
+
+
 def test_a_missing_key_is_named():
     raw = copy.deepcopy(RAW)
     del raw["label"]["gamma"]

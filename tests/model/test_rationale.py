@@ -1,0 +1,115 @@
+"""Reasons written after the fact: those of plain greedy decoding turn by turn, and where they go."""
+
+import dataclasses
+from collections import Counter
+from string import ascii_letters
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from agentprm_core.improve import rationale
+from agentprm_core.improve.rationale import rationalised
+from agentprm_core.improve.sft import sft_row
+from agentprm_core.policy.models import Policy, new_model
+from agentprm_core.policy.prompt import make_renderer
+from tasks.sft import with_reasons
+from tasks.stage import StageError
+from tests.model import text_world, toy
+
+CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def policy():
+    """A chat policy of a few thousand parameters over bytes: what it writes are letters, by what it read."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|pad|>")
+    fast.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
+    fast.chat_template = CHATML
+    model = new_model(fast, width=32, layers=2, heads=2, kv_heads=1, context=8192, seed=3, embedding_std=0.02)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(20 if weight.ndim > 1 else 1)
+        head_VD = torch.zeros_like(model.lm_head.weight)
+        letters = fast.convert_tokens_to_ids(list(ascii_letters))
+        head_VD[letters] = torch.randn(len(letters), 32)
+    model.lm_head.weight = torch.nn.Parameter(head_VD)
+    return Policy(model.eval(), fast, make_renderer(fast), "")
+
+
+def episodes():
+    played = text_world.episodes(3, skill=0.5)
+    return [dataclasses.replace(played[0], start=1), *played[1:]]
+
+
+def scripted(tokenizer, texts):
+    """The class of a tree that writes ``texts`` turn by turn, whatever it reads."""
+    scripts = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+
+    class Scripted:
+        def __init__(self, model, rows, keep):
+            self._written = Counter()
+
+        def grow(self, growths):
+            logits = torch.zeros(len(growths), len(tokenizer))
+            for n, turn in enumerate(growth.branch for growth in growths):
+                logits[n, scripts[turn % len(scripts)][self._written[turn]]] = 1
+                self._written[turn] += 1
+            return logits
+
+    return Scripted
+
+
+def plain_reason(policy, episode, turn, most):
+    """One row, no cache: the history up to the observation's text, the question, and the likeliest token each time."""
+    renderer, rendered = policy.renderer, policy.renderer.episode(episode.turns)
+    ids = rendered.input_ids[: rendered.action_starts[turn] - len(renderer.before_action)]
+    text = policy.tokenizer.decode(ids)
+    assert text.endswith(episode.turns[turn].admissible[-1])
+    ids = [*ids, *renderer.question(episode.turns[turn].action)]
+    asked = policy.tokenizer.decode(ids)[len(text) :]
+    assert f"The right command here is: {episode.turns[turn].action}\n" in asked
+    assert asked.endswith("<|im_end|>\n<|im_start|>assistant\nREASON:\n")
+    written = []
+    while len(written) < most and renderer.stop_token not in written:
+        written.append(policy.model(input_ids=torch.tensor([ids + written])).logits[0, -1].argmax().item())
+    return renderer.reason(written)
+
+
+@pytest.mark.parametrize("batch_tokens", [100, 100_000])
+def test_reasons_are_those_of_plain_greedy_decoding(policy, batch_tokens):
+    found = rationalised(policy, episodes(), max_tokens=6, batch_tokens=batch_tokens)
+    for episode, with_reason in zip(episodes(), found, strict=True):
+        expected = ["" if t < episode.start else plain_reason(policy, episode, t, 6) for t in range(episode.length)]
+        assert [turn.reason for turn in with_reason.turns] == expected
+        bare = tuple(dataclasses.replace(turn, reason="") for turn in with_reason.turns)
+        assert dataclasses.replace(with_reason, turns=bare) == episode
+    assert len({turn.reason for episode in found for turn in episode.turns}) > 2
+
+
+def test_a_reason_ends_at_the_action_at_the_end_mark_or_at_its_limit(policy, monkeypatch):
+    texts = ("The mug is\nthere.\nACTION:\ngo to", "I saw it.<|im_end|>", "because " * 9)
+    monkeypatch.setattr(rationale, "GrowingTree", scripted(policy.tokenizer, texts))
+    played = next(e for e in text_world.episodes(8, skill=0.2) if e.length >= 3)
+    (found,) = rationalised(policy, [played], max_tokens=27, batch_tokens=1000)
+    reasons = [turn.reason for turn in found.turns]
+    assert reasons[:3] == ["The mug is there.", "I saw it.", "because because because bec"]
+    row = sft_row(found, policy.renderer, policy.model, observation_weight=0.0)
+    learnt = policy.tokenizer.decode(row.input_ids[row.columns["weight"] > 0])
+    assert learnt.startswith(
+        f"REASON:\nThe mug is there.\nACTION:\n{played.turns[0].action}<|im_end|>REASON:\nI saw it."
+    )
+    assert "right command" not in policy.tokenizer.decode(row.input_ids)
+
+
+def test_a_policy_that_writes_no_reasons_is_refused():
+    with pytest.raises(ValueError, match="a reason needs a policy that writes reasons"):
+        rationalised(toy.policy(), text_world.episodes(1), max_tokens=4, batch_tokens=100)
+    with pytest.raises(StageError, match=r"^params.yaml: sft.reason_tokens must be 0: model.source has no chat"):
+        with_reasons(toy.policy(), text_world.episodes(1), SimpleNamespace(reason_tokens=4, batch_tokens=100))
