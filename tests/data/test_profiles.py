@@ -81,3 +81,10 @@ def test_the_command_line_takes_more_overrides(project, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 2
+
+
+def test_inverse_lets_no_outcome_decide():
+    params = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), load_profile("inverse", ROOT / PROFILES))
+    valid = validate(params, "inverse")
+    assert not valid.prm.require_ranking  # the ranking is measured by outcomes
+    assert (valid.policy.imitation, valid.policy.margin, valid.rollout.branch.train_states) == (0, 0, 0)
