@@ -35,7 +35,7 @@ VARIANTS = {
         "policy": {"imitation": 0.0},
     },
     "observations": {"prm": {"observation_weight": 0.1}},
-    "soft": {"policy": {"preference": "soft", "samples": 4, "refresh_every": 4, "anchor": "first"}},
+    "winner": {"policy": {"preference": "winner", "samples": 4, "refresh_every": 4, "anchor": "first"}},
     "rft": {"policy": {"method": "rft"}},
     "grpo": {"policy": {"method": "grpo"}},
     "gigpo": {"policy": {"method": "gigpo"}},
