@@ -177,7 +177,9 @@ def test_undoing_a_move_gives_back_the_key(choices: list[int], household: Game) 
     shown, key = world.step("look"), world.state_key()
     for command in shown.admissible:
         undo = _inverse(command, shown)
-        if undo is None:
+        # where receptacles share a place, the world remembers which of them a thing was ever taken from
+        shared = command.startswith("move ") and len(world.game.receptacles_at[world.location]) > 1
+        if undo is None or shared:
             continue
         changed = world.clone()
         changed.step(command)
