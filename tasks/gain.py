@@ -15,10 +15,10 @@ from dataclasses import asdict, replace
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.evaluate import Paired, paired_test
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Policy
 from agentprm_core.types import GAMES, Episode, Game
 from tasks import layout
-from tasks.compute import slots
+from tasks.compute import load_player, slots
 from tasks.demos import choose
 from tasks.playing import Way, play_games
 from tasks.stage import Stage, StageError
@@ -35,7 +35,7 @@ def required_gain(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> 
     Raises:
         StageError: the PRM gains nothing; MLflow has the figures all the same.
     """
-    prm = load_policy(layout.prm(stage.iteration), kind="prm", device=stage.params.compute.device)
+    prm = load_player(layout.prm(stage.iteration), stage.params.compute, "prm")
     with stage.clock.lap("gain"):
         found = gain(stage, policy, prm, held_out(stage, episodes))
     print(f"{stage.name}: {said(found)}", flush=True)

@@ -321,7 +321,8 @@ def validate(raw: object, name: str) -> Params:
 
 
 def _line(error: ValidationError, raw: object) -> str:
-    first, *others = error.errors()
+    # a key that is unknown comes first: where it is a misspelling, the one that is missing follows from it
+    first, *others = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in first["loc"]) or "(the whole file)"
     more = f" (and {len(others)} more)" if others else ""
     if first["type"] == "extra_forbidden":

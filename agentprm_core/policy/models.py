@@ -30,9 +30,9 @@ from agentprm_core.policy.prompt import Renderer, make_renderer
 MANIFEST = "agentprm.json"
 KINDS = ("policy", "prm")
 EMBEDDING_STD = 0.3
-"""Of a from-scratch model's embeddings. At the library's 0.02 the first hundred steps of Adam overwrite what the names
-of one kind share; at 0.3 it lasts (``docs/methods.md``). Before training such a model is sure of its nonsense: it says
-the last token again."""
+"""Of a from-scratch model's embeddings. A step of Adam moves a coordinate by up to the learning rate, 0.002: at the
+library's 0.02 ten steps can undo what the names of one kind share, at 0.3 they cannot (``docs/methods.md``). Before
+training such a model is sure of its nonsense: it says the last token again."""
 _ENTITY = re.compile(r"[a-z]+ \d+")
 _WEIGHT_FILES = ("*.safetensors", "adapter_config.json", "config.json", "tokenizer.json")
 

@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Turn
+from tests.chat import byte_tokenizer
 
 ROOM = (
     "You are in the middle of a room. Looking quickly around you, you see a cabinet 2, a cabinet 1, and a fridge 1."
@@ -31,14 +31,7 @@ def words():
 @pytest.fixture(scope="module")
 def bytes_with_template():
     """A byte-level tokenizer with a ChatML template: what a published model's looks like, without its weights."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|pad|>")
-    fast.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
-    fast.chat_template = CHATML
-    return fast
+    return byte_tokenizer(CHATML)
 
 
 def turn(observation: str, action: str, reason: str = "") -> Turn:

@@ -97,7 +97,7 @@ def test_only_a_gain_beyond_chance_passes_and_is_reported(stage, monkeypatch, ca
     stage.params.compute.device = "cpu"
     stage.clock = SimpleNamespace(lap=nullcontext)
     stage.tracker = SimpleNamespace(log_metrics=logged.append)
-    monkeypatch.setattr(gain, "load_policy", lambda folder, kind, device: folder)
+    monkeypatch.setattr(gain, "load_player", lambda folder, compute, kind: folder)
     monkeypatch.setattr(gain, "held_out", lambda stage, episodes: [])
     monkeypatch.setattr(gain, "gain", lambda stage, policy, prm, games: paired_test(before, after))
     if passes:

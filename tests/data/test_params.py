@@ -145,6 +145,13 @@ def test_reasons_are_refused_where_nobody_writes_or_reads_them():
         assert f"sft.reason_tokens: 40 is not allowed: {allowed}" in str(error.value)
 
 
+def test_a_misspelt_key_is_named_before_the_missing_one():
+    raw = copy.deepcopy(RAW)
+    raw["demos"]["knowlege"] = raw["demos"].pop("knowledge")
+    with pytest.raises(ParamsError, match=r"^params.yaml: demos.knowlege: .*\(and 1 more\)$"):
+        validate(raw, "params.yaml")
+
+
 def test_a_missing_key_is_named():
     raw = copy.deepcopy(RAW)
     del raw["label"]["gamma"]

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from agentprm_core.improve import rationale
 from agentprm_core.improve.rationale import rationalised
@@ -17,6 +15,7 @@ from agentprm_core.policy.models import Policy, new_model
 from agentprm_core.policy.prompt import make_renderer
 from tasks.sft import with_reasons
 from tasks.stage import StageError
+from tests.chat import byte_tokenizer
 from tests.model import text_world, toy
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -25,13 +24,7 @@ CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}
 @pytest.fixture(scope="module")
 def policy():
     """A chat policy of a few thousand parameters over bytes: what it writes are letters, by what it read."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|pad|>")
-    fast.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
-    fast.chat_template = CHATML
+    fast = byte_tokenizer(CHATML)
     model = new_model(fast, width=32, layers=2, heads=2, kv_heads=1, context=8192, seed=3, embedding_std=0.02)
     with torch.no_grad():
         for weight in model.parameters():
