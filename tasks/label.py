@@ -8,7 +8,6 @@ turns (:mod:`tasks.inverse`). Refuses rollouts that another policy than the one 
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +30,8 @@ from agentprm_core.types import EPISODES, GAMES, LABELS
 from tasks import layout
 from tasks.compute import load_player, use
 from tasks.inverse import label_inverse
+from tasks.kept import digest as digest_of
+from tasks.kept import kept
 from tasks.rollout import new_sampler
 from tasks.stage import Stage, StageError, run_stage
 from tasks.suites import labels_suite
@@ -139,25 +140,22 @@ def _branching(stage: Stage, digest: str, aside: Path) -> dict:
     episodes = list(episodes_from_table(rollouts))
     sampler = new_sampler(stage, policy, params.rollout.temperature)
     decides = (params.seed, params.env, params.rollout, params.compute, params.model, section, digest)
-    scratch = stage.scratch / hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
-    parts = []
-    for at in range(0, len(episodes), _PORTION):
-        path = scratch / f"{at:06}.parquet"
-        if not path.exists():
-            table = label_branching(
-                episodes[at : at + _PORTION],
-                games,
-                partial(make_world, params.env.engine),
-                play_from_player(sampler, engine=params.env.engine, max_turns=params.env.max_turns),
-                rollouts=section.continuations,
-                gamma=section.gamma,
-                validation_share=section.validation_share,
-                seed=params.seed,
-                outcome=section.outcome,
-            )
-            write_table(table, path)
-        parts.append(read_table(path, LABELS))
-    labels = pa.concat_tables(parts)
+    scratch = stage.scratch / digest_of(*decides)
+    label_portion = partial(
+        label_branching,
+        games=games,
+        make_world=partial(make_world, params.env.engine),
+        play_from=play_from_player(sampler, engine=params.env.engine, max_turns=params.env.max_turns),
+        rollouts=section.continuations,
+        gamma=section.gamma,
+        validation_share=section.validation_share,
+        seed=params.seed,
+        outcome=section.outcome,
+    )
+    labels = pa.concat_tables(
+        kept(scratch / f"{at:06}.parquet", LABELS, partial(label_portion, episodes[at : at + _PORTION]))
+        for at in range(0, len(episodes), _PORTION)
+    )
     write_table(labels, aside)
     return {
         "turns": labels.num_rows,
