@@ -1,13 +1,15 @@
 """The key-value cache of many conversations: one preallocated tensor, a slot for each.
 
 A slot holds the keys and values of the tokens read so far. It grows at its end, is cut back to any length at no cost
-(rows past the length are never read), and is forked by copying its rows.
+(rows past the length are never read), and is forked by copying its rows: those alone that the two do not share already,
+as slots do that were forked from one another before.
 
 Shapes: ``G`` layers, ``S`` slots, ``C`` context, ``K`` key-value heads, ``D`` head size, ``N`` tokens of one call.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 
@@ -28,6 +30,8 @@ class KeyValueCache:
         self.slots, self.context = slots, context
         self.rows = torch.zeros(layers, slots, context, 2, kv_heads, head_dim, device=device, dtype=dtype)
         self.lengths = [0] * slots
+        # the number of the write that each row's content comes from: rows of one number are equal
+        self._writes_SC, self._writes = np.zeros((slots, context), dtype=np.int64), 0
         self._flat = self.rows.view(layers, slots * context, 2, kv_heads, head_dim)
         self._free = list(range(slots))[::-1]
 
@@ -57,11 +61,21 @@ class KeyValueCache:
         """Make ``target`` hold the first ``length`` tokens of ``source``."""
         if length > self.lengths[source]:
             raise ValueError(f"slot {source} holds {self.lengths[source]} tokens, not {length}")
-        self.rows[:, target, :length] = self.rows[:, source, :length]
+        unlike = self._writes_SC[source, :length] != self._writes_SC[target, :length]
+        if unlike.any():
+            shared = int(unlike.argmax())
+            self.rows[:, target, shared:length] = self.rows[:, source, shared:length]
+            self._writes_SC[target, shared:length] = self._writes_SC[source, shared:length]
         self.lengths[target] = length
 
+    def claim(self, slots_N: np.ndarray, rows_N: np.ndarray) -> torch.Tensor:
+        """The places [N] of rows about to be written in every layer: slot × C + row. What they held is forgotten."""
+        self._writes_SC[slots_N, rows_N] = np.arange(len(rows_N)) + self._writes + 1
+        self._writes += len(rows_N)
+        return torch.from_numpy(slots_N * self.context + rows_N).to(self.rows.device)
+
     def write(self, layer: int, places_N: torch.Tensor, keys_NKD: torch.Tensor, values_NKD: torch.Tensor) -> None:
-        """Store the keys and values of tokens; ``places_N`` are slot × C + position."""
+        """Store the keys and values of tokens; ``places_N`` are :meth:`claim`'s."""
         self._flat[layer].index_copy_(0, places_N, torch.stack((keys_NKD, values_NKD), 1))
 
     def read(self, layer: int, slots: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:

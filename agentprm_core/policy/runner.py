@@ -69,7 +69,7 @@ class CachedModel:
         """
         pack = _Pack.of(extensions, self.cache, self.context)
         self.tokens_read += len(pack.tokens)
-        places = self._tensor(pack.queries.slots * self.cache.context + pack.queries.rows)
+        places = self.cache.claim(pack.queries.slots, pack.queries.rows)
         every, last = (
             Plan(self.cache, places, queries.buckets(self._groups, self._past)) for queries in (pack.queries, pack.last)
         )
