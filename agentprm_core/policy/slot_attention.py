@@ -100,11 +100,12 @@ class Queries:
             rows = rows.repeat(groups)
         mask = past[:, :length].index_select(0, torch.from_numpy(rows).to(past.device))
         if self.branched:  # what lies between the history and a branch's start belongs to other branches
-            repeats = groups if count > 1 else 1
-            start, history = (column[here].repeat(repeats)[:, None] for column in (self.start, self.history))
-            keys = np.arange(length)
+            start, history = self.start[here, None], self.history[here, None]
+            low, high = int(history.min()), int(start.max())
+            keys = np.arange(low, high)
             hidden = torch.from_numpy((keys >= history) & (keys < start)).to(past.device)
-            mask.masked_fill_(hidden, torch.finfo(past.dtype).min)
+            by_query = mask.view(len(start), -1, length)[:, :, low:high]
+            by_query.masked_fill_(hidden[:, None], torch.finfo(past.dtype).min)
         slots = torch.from_numpy(self.slots[here][::count].copy()).to(past.device)
         return Bucket(first, slots, count, length, mask.view(end - begin, 1, -1, length))
 
