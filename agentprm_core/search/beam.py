@@ -11,6 +11,7 @@ The nodes of all games in flight are decoded together and scored in one call a d
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -28,11 +29,13 @@ class _Node:
     """One history: where its world stands, and who has read it. An ended one has no seats."""
 
     world: World
+    key: str
+    """The state's, of ``world``."""
     observation: Observation
     turns: tuple[Turn, ...]
     log_probs: tuple[float, ...]
     score: float
-    seats: tuple[int, int] | None
+    seats: tuple[int, int] | None = None
     """Of the sampler and of the scorer."""
     truncated: bool = False
 
@@ -93,8 +96,9 @@ class BeamSearch:
         if start.actions or start.first is not None:
             raise ValueError(f"beam search starts at a game's first state; {start.game.id} has actions to replay")
         world = make_world(engine)
+        seen = world.reset(start.game)
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
-        beam = _Beam(start, [_Node(world, world.reset(start.game), (), (), 0.0, seats)])
+        beam = _Beam(start, [_Node(world, world.state_key(), seen, (), (), 0.0, seats)])
         self._look(beam, beam.nodes[0])
         return beam
 
@@ -121,16 +125,18 @@ class BeamSearch:
         """The best N of the ended paths and of the live nodes' children."""
         ended = [node for node in beam.nodes if node.seats is None]
         children.sort(key=lambda child: (-child[0], -child[2].count))
-        kept, reached = [], set()
+        kept: list[tuple[_Node, _Node]] = []  # a parent and its child
+        reached: set[str] = set()
         for q, parent, choice in children:
             if len(kept) == self._width:
                 break
             world = parent.world.clone()
             seen = world.step(choice.action)
             beam.steps += 1
-            if world.state_key() not in reached:
-                reached.add(world.state_key())
-                kept.append((q, parent, choice, world, seen))
+            key = world.state_key()
+            if key not in reached:
+                reached.add(key)
+                kept.append((parent, _child(parent, choice, q, world, key, seen)))
         parents = beam.live
         beam.nodes = sorted([*ended, *self._seat(beam, parents, kept)], key=lambda node: -node.score)
         for node in beam.nodes[self._width :]:
@@ -142,26 +148,24 @@ class BeamSearch:
             else:
                 self._look(beam, node)
 
-    def _seat(
-        self, beam: _Beam, parents: list[_Node], kept: list[tuple[float, _Node, Decision, World, Observation]]
-    ) -> list[_Node]:
-        """The children as nodes: the last child of a parent takes its seats over, the others fork them."""
-        left = {id(parent): sum(1 for _, p, *_ in kept if p is parent) for parent in parents}
+    def _seat(self, beam: _Beam, parents: list[_Node], kept: list[tuple[_Node, _Node]]) -> list[_Node]:
+        """The children, seated: the last child of a parent takes its seats over, the others fork them."""
+        left = Counter(id(parent) for parent, _ in kept)
         for parent in parents:
             if not left[id(parent)]:
                 self._leave(beam, parent)
-        nodes = []
-        for place, (q, parent, choice, world, seen) in enumerate(kept):
+        for place, (parent, child) in enumerate(kept):
             left[id(parent)] -= 1
             sampling, scoring = parent.seats
             if left[id(parent)]:
                 seed = episode_seed(beam.start.seed, len(parent.turns), place)
                 sampling, scoring = self._sampler.fork(sampling, seed), self._scorer.fork(scoring)
-            nodes.append(_child(parent, choice, q, world, seen, (sampling, scoring)))
-        for node, (_, _, choice, *_) in zip(nodes, kept):  # only now: a parent's seats are forked before they go on
-            self._sampler.tell(node.seats[0], choice.action, choice.reason)
-            self._scorer.tell(node.seats[1], choice.action, choice.reason)
-        return nodes
+            child.seats = sampling, scoring
+        for _, child in kept:  # only now: a parent's seats are forked before they go on
+            played = child.turns[-1]
+            self._sampler.tell(child.seats[0], played.action, played.reason)
+            self._scorer.tell(child.seats[1], played.action, played.reason)
+        return [child for _, child in kept]
 
     def _look(self, beam: _Beam, node: _Node) -> None:
         """Let both read what ``node`` sees; one without room for it ends there."""
@@ -197,11 +201,9 @@ class BeamSearch:
         )
 
 
-def _child(
-    parent: _Node, choice: Decision, score: float, world: World, seen: Observation, seats: tuple[int, int]
-) -> _Node:
+def _child(parent: _Node, choice: Decision, score: float, world: World, key: str, seen: Observation) -> _Node:
+    """Without seats yet."""
     before = parent.observation
     valid = choice.action in before.admissible
-    turn = Turn(before.text, choice.action, before.admissible, valid, parent.world.state_key(), choice.reason)
-    log_probs = (*parent.log_probs, choice.log_prob)
-    return _Node(world, seen, (*parent.turns, turn), log_probs, score, seats)
+    turn = Turn(before.text, choice.action, before.admissible, valid, parent.key, choice.reason)
+    return _Node(world, key, seen, (*parent.turns, turn), (*parent.log_probs, choice.log_prob), score)

@@ -242,6 +242,13 @@ def test_beams_leave_their_seats(toy_engine, prm):
     assert [player.open(n) for n in range(6)]
 
 
+def test_a_state_is_hashed_once(toy_engine, prm, monkeypatch):
+    hashed, state_key = [], toy.ToyWorld.state_key
+    monkeypatch.setattr(toy.ToyWorld, "state_key", lambda world: hashed.append(world) or state_key(world))
+    episodes = searched(prm, toy_engine, 3, 2)
+    assert len(hashed) == sum(1 + episode.extra["world_steps"] for episode in episodes)
+
+
 def test_widths_out_of_range_are_refused(prm):
     with pytest.raises(ValueError, match="beam search of width 9 needs that many seats, the sampler has 8"):
         BeamSearch(sampler(), scorer(prm), width=9, samples=1)
