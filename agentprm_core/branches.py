@@ -1,14 +1,14 @@
-"""Branching rollouts: several actions at one state, and several plays from each, to learn what each is worth.
+"""Branching rollouts: other actions at the states of episodes, and plays from each, to learn what each is worth.
 
 What the PRM's ranking of actions is measured against (and trained on, where wanted): correlation over *states* says
-nothing about which *action* is better at one. States are drawn from episodes, actions from the policy, and the rest of
-each play is the policy's own.
+nothing about which *action* is better at one. States are drawn from episodes, actions from the policy or from the
+admissible commands, and the rest of each play is the policy's own.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -79,6 +79,29 @@ def undecided(
         if len(found) >= count:
             break
     return sorted(found[:count], key=lambda point_and_actions: point_and_actions[0].name)
+
+
+def random_commands(
+    episodes: Sequence[Episode], count: int, *, seed: int, without: Collection[Point] = ()
+) -> list[tuple[Point, tuple[str, ...]]]:
+    """``count`` states (fewer where there are not so many), each with one admissible command that was not played there.
+
+    A verb is drawn evenly, then one of its commands. What the policy never does, no rollout says the worth of; a PRM
+    that knows the policy's own actions alone takes such a command for as good as those that look like it. In order of
+    game, episode, turn.
+    """
+    passed = {point.name for point in without}
+    found: list[tuple[Point, tuple[str, ...]]] = []
+    for point in branch_points(episodes, seed):
+        if len(found) == count:
+            break
+        turn = point.episode.turns[point.turn]
+        others = sorted(set(turn.admissible) - {turn.action})
+        if others and point.name not in passed:
+            draw = random.Random(episode_seed(seed, *point.name, "command"))
+            verb = draw.choice(sorted({command.split()[0] for command in others}))
+            found.append((point, (draw.choice([c for c in others if c.split()[0] == verb]),)))
+    return sorted(found, key=lambda point_and_actions: point_and_actions[0].name)
 
 
 def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int) -> list[tuple[str, ...]]:

@@ -2,7 +2,7 @@
 # would be a part that stays the same), branched states, starts, keys.
 # Read: ranking in data/metrics/stages/prm-1.json, and Best-of-N against sample in data/metrics/evaluate-0.json.
 for shape in 300x12 600x6 1200x3; do
-  sh recipes/experiment "ranking-$shape" -S rollout.branch.train_states=0 \
+  sh recipes/experiment "ranking-$shape" -S rollout.branch.train_states=0 -S rollout.branch.random_states=0 \
     -S rollout.games=${shape%x*} -S rollout.episodes_per_game=${shape#*x} evaluate@0
 done
 for states in 0 200 1800; do

@@ -8,7 +8,7 @@ one() { # NAME -S …: the PRM of this experiment, kept under its name; none of 
   name=$1
   shift
   rm -rf "$prms/$name"
-  sh recipes/experiment "search-$name" -S rollout.branch.train_states=0 "$@" prm@1 &&
+  sh recipes/experiment "search-$name" -S rollout.branch.train_states=0 -S rollout.branch.random_states=0 "$@" prm@1 &&
     mkdir -p "$prms" && cp -rL data/checkpoints/prm/1 "$prms/$name"
 }
 one agentprm_b $promise

@@ -2,7 +2,7 @@
 # a game, since GRPO learns from their differences; no branched states, which one of the five alone could learn from.
 # Read: data/metrics/evaluate-1.json of each.
 inverse=$(python -m tasks.profile inverse) || exit
-equal="-S rollout.games=450 -S rollout.episodes_per_game=8 -S rollout.branch.train_states=0"
+equal="-S rollout.games=450 -S rollout.episodes_per_game=8 -S rollout.branch.train_states=0 -S rollout.branch.random_states=0"
 equal="$equal -S policy.imitation=0 -S prm.require_ranking=false"
 sh recipes/experiment signals-agentprm-a $equal evaluate@1
 sh recipes/experiment signals-agentprm-b $equal -S label.credit=gae -S prm.loss=promise_progress evaluate@1

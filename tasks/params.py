@@ -112,6 +112,8 @@ class Branch(Section):
 
     train_states: CountOrNone
     """States of training games: their values teach the PRM."""
+    random_states: CountOrNone
+    """More of them, at each of which one command drawn from the admissible ones is tried and played on from once."""
     validation_states: CountOrNone
     """States of held-out games: the PRM's ranking is measured on them."""
     actions: Annotated[int, Field(ge=2, strict=True)]
@@ -203,6 +205,8 @@ class Policy(Training):
     preference: Literal["winner", "soft"]
     imitation: NotNegative
     """Of online_dpo: the weight of imitating the episodes that were won, beside 1 for the preferences."""
+    replay: Annotated[float, Field(ge=0, lt=1)]
+    """Of online_dpo and rft: the share of demonstrations among the episodes visited, as far as there are so many."""
     refresh_every: Count
     samples: Annotated[int, Field(ge=2, strict=True)]
     temperature: Temperature
@@ -353,7 +357,7 @@ def _section(raw: object, location: tuple) -> list[str]:
 
 def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     """Values that are fine alone and not together: (key, value, what is allowed)."""
-    games = params.games
+    games, branch = params.games, params.rollout.branch
     if games.source == "published" and games.published_root is None:
         yield "games.published_root", None, "the folder alfworld-download filled, as games.source is 'published'"
     if params.model.width % params.model.heads:
@@ -384,8 +388,8 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
         ("label.shaping", params.label.shaping, "none"),
         ("label.discount_from", params.label.discount_from, "end"),
     ):
-        if value != plain and params.rollout.branch.train_states:
-            allowed = f"{plain}, or set rollout.branch.train_states: 0, as values of branched states stay plain"
+        if value != plain and (branch.train_states or branch.random_states):
+            allowed = f"{plain}, or set rollout.branch.train_states and random_states to 0: their values stay plain"
             yield key, value, allowed
     if params.label.shaping == "blend" and params.label.outcome != "binary":
         yield "label.outcome", params.label.outcome, "binary where label.shaping is blend (R in {0, 1})"
@@ -394,6 +398,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if params.label.credit == "inverse" and params.policy.monitor.every:
         allowed = "0 with label.credit inverse: the monitor compares with labels, and there are none"
         yield "policy.monitor.every", params.policy.monitor.every, allowed
+    if params.policy.replay and params.policy.method in ("grpo", "gigpo"):
+        allowed = f"0 with policy.method {params.policy.method}, which learns from episodes of its own alone"
+        yield "policy.replay", params.policy.replay, allowed
     if params.policy.anchor != "previous" and params.policy.method != "online_dpo":
         allowed = f"previous with policy.method {params.policy.method}: only online_dpo has another anchor"
         yield "policy.anchor", params.policy.anchor, allowed

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from agentprm_core.branches import BRANCHES, Point, play_branches, undecided
+from agentprm_core.branches import BRANCHES, Point, play_branches, random_commands, undecided
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import (
     episodes_from_table,
@@ -158,29 +158,35 @@ def _branches(stage: Stage, policy: Policy, episodes: list[Episode], games: dict
     ids = sorted(games)
     held_out = dict(zip(ids, validation_games(ids, label.validation_share, stage.params.seed)))
     drawer = new_sampler(stage, policy, section.temperature)
-    several: list[Branched] = []
-    for side, count in ((False, section.train_states), (True, section.validation_states)):
-        of_side = [episode for episode in episodes if held_out[episode.game_id] == side]
-        several += undecided(drawer, of_side, count, actions=section.actions, seed=stage.seed)
-    several.sort(key=lambda point_and_actions: point_and_actions[0].name)
+    training, validation = ([e for e in episodes if held_out[e.game_id] == side] for side in (False, True))
+    learnt = undecided(drawer, training, section.train_states, actions=section.actions, seed=stage.seed)
+    measured = undecided(drawer, validation, section.validation_states, actions=section.actions, seed=stage.seed)
+    branched = [point for point, _ in learnt]
+    strays = random_commands(training, section.random_states, seed=stage.seed, without=branched)
     sampler = new_sampler(stage, policy, stage.params.rollout.temperature)
     tables = []
-    for part in _slices(several, section.continuations, sampler.seats):
-        played = partial(
-            play_branches,
-            sampler,
-            games,
-            [point for point, _ in part],
-            [actions for _, actions in part],
-            continuations=section.continuations,
-            engine=env.engine,
-            max_turns=env.max_turns,
-            seed=stage.seed,
-            progress=sys.stderr.isatty(),
-        )
-        name = digest([(point.name, actions) for point, actions in part])
-        tables.append(kept(scratch / f"branches-{name}.parquet", BRANCHES, played))
-    return pa.concat_tables(tables).combine_chunks()  # the same bytes, however it was sliced
+    for several, continuations in ((_in_order([*learnt, *measured]), section.continuations), (strays, 1)):
+        for part in _slices(several, continuations, sampler.seats):
+            played = partial(
+                play_branches,
+                sampler,
+                games,
+                [point for point, _ in part],
+                [actions for _, actions in part],
+                continuations=continuations,
+                engine=env.engine,
+                max_turns=env.max_turns,
+                seed=stage.seed,
+                progress=sys.stderr.isatty(),
+            )
+            name = digest([(point.name, actions) for point, actions in part], continuations)
+            tables.append(kept(scratch / f"branches-{name}.parquet", BRANCHES, played))
+    order = [(name, "ascending") for name in ("game_id", "episode", "turn", "action", "continuation")]
+    return pa.concat_tables(tables).sort_by(order).combine_chunks()  # the same bytes, however it was sliced
+
+
+def _in_order(several: list[Branched]) -> list[Branched]:
+    return sorted(several, key=lambda point_and_actions: point_and_actions[0].name)
 
 
 def _slices(several: list[Branched], continuations: int, seats: int) -> Iterator[list[Branched]]:

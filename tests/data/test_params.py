@@ -86,6 +86,7 @@ def test_what_reads_outcomes_is_refused_beside_inverse(change, message):
     ("changes", "message"),
     [
         ({"policy": {"anchor": "first"}}, r"policy.anchor: 'first' is not allowed: previous with policy.method grpo"),
+        ({"policy": {"replay": 0.5}}, r"policy.replay: 0.5 is not allowed: 0 with policy.method grpo"),
         ({"prm": {"require_gain": True}}, r"prm.require_gain: True is not allowed: false with policy.method grpo"),
     ],
 )
@@ -106,8 +107,13 @@ def test_muon_is_refused_in_every_stage_that_trains_a_published_model(section):
 
 @pytest.mark.parametrize("label", [{"shaping": "potential"}, {"discount_from": "start"}])
 def test_other_labels_than_plain_ones_go_without_branched_states(label):
-    changes = {"label": label, "rollout": {"branch": {"train_states": 0}}}
+    off = {"train_states": 0, "random_states": 0}
+    changes = {"label": label, "rollout": {"branch": off}}
     validate(overridden(copy.deepcopy(RAW), changes), "params.yaml")
+    for kind in ("train_states", "random_states"):
+        branched = overridden(copy.deepcopy(RAW), {**changes, "rollout": {"branch": {**off, kind: 5}}})
+        with pytest.raises(ParamsError, match=r"or set rollout.branch.train_states and random_states to 0"):
+            validate(branched, "params.yaml")
 
 
 @pytest.mark.parametrize(

@@ -88,3 +88,4 @@ def test_inverse_lets_no_outcome_decide():
     valid = validate(params, "inverse")
     assert not valid.prm.require_ranking  # the ranking is measured by outcomes
     assert (valid.policy.imitation, valid.policy.margin, valid.rollout.branch.train_states) == (0, 0, 0)
+    assert valid.rollout.branch.random_states == 0

@@ -86,7 +86,7 @@ def test_a_recipe_asks_for_experiments_that_can_be(recipe, device, tmp_path):
             assert "foreach" in stages[stage]
             assert number in (params.policies if stage == "evaluate" else params.iterations)
         if recipe.stem in EQUAL_PLAYS:
-            assert params.rollout.branch.train_states == 0
+            assert params.rollout.branch.train_states == params.rollout.branch.random_states == 0
         updated = not targets or any(target.startswith("evaluate") and target != "evaluate@0" for target in targets)
         if updated and recipe.stem != "climb":
             assert not params.prm.require_ranking

@@ -1,4 +1,4 @@
-"""The stage's side of an update: which policy it is kept near."""
+"""The stage's side of an update: which policy it is kept near, what is visited beside the rollouts."""
 
 import shutil
 from types import SimpleNamespace
@@ -6,8 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from agentprm_core.datasets import episodes_to_table, write_table
 from agentprm_core.policy.models import load_policy
+from agentprm_core.types import Episode, Turn
 from tasks import layout, updates
+from tasks.policy import replayed
 
 
 @pytest.mark.parametrize(("name", "read"), [("previous", []), ("first", [layout.policy(0)])])
@@ -25,3 +28,16 @@ def test_the_anchor_of_a_later_iteration(checkpoints, tmp_path, monkeypatch, nam
         assert all(torch.equal(a, b) for a, b in zip(found.parameters(), first.parameters(), strict=True))
     else:
         assert found is None
+
+
+@pytest.mark.parametrize(("share", "rollouts", "visited"), [(0.0, 8, 0), (0.5, 8, 8), (0.2, 8, 2), (0.9, 8, 10)])
+def test_so_many_demonstrations_are_visited_beside_the_rollouts(tmp_path, monkeypatch, share, rollouts, visited):
+    """As many as make ``policy.replay`` of all, or all there are."""
+    monkeypatch.chdir(tmp_path)
+    turn = Turn("a room", "look", ("look",), True, "s")
+    demos = [Episode(f"game/{n}", 0, n, (turn,), True) for n in range(10)]
+    write_table(episodes_to_table(demos, iteration=0, method="expert", policy=""), layout.DEMOS)
+    section = SimpleNamespace(replay=share)
+    stage = SimpleNamespace(seed=1, params=SimpleNamespace(policy=section), read=lambda *paths: None)
+    found = [demo.game_id for demo in replayed(stage, rollouts)]
+    assert len(found) == len(set(found)) == visited

@@ -3,9 +3,10 @@
 from collections import Counter
 from dataclasses import replace
 
-from agentprm_core.branches import Point, branch_points, play_branches, undecided
+from agentprm_core.branches import Point, branch_points, play_branches, random_commands, undecided
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import play, starts
+from agentprm_core.types import Episode, Turn
 from tests.model import toy
 
 GAMES = {game.id: game for game in (toy.game(n) for n in range(6))}
@@ -35,6 +36,28 @@ def test_undecided_states_have_several_actions_and_decided_ones_are_passed_over(
     assert all(1 < len(actions) <= 3 for _, actions in found)
     assert [point.name for point, _ in found] == sorted(point.name for point, _ in found)
     assert undecided(sampler(temperature=1e-3), played, 5, actions=3, seed=1) == []
+
+
+def test_random_commands_were_not_played_and_verbs_are_drawn_evenly(toy_engine):
+    played = [
+        episode_of_commands(["go east", "go west", "go north", "go south", "look", "wait"], n) for n in range(400)
+    ]
+    found = random_commands(played, 300, seed=1)
+    assert len(found) == 300
+    assert [point.name for point, _ in found] == sorted({point.name for point, _ in found})
+    assert all(command != point.episode.turns[point.turn].action for point, (command,) in found)
+    verbs = Counter(command.split()[0] for _, (command,) in found)
+    assert set(verbs) == {"go", "look", "wait"}
+    assert min(verbs.values()) > 70  # of 100 on average; drawn among the commands it were 60
+    without = [point for point, _ in found[:200]]
+    assert not {p.name for p in without} & {p.name for p, _ in random_commands(played, 400, seed=1, without=without)}
+    assert random_commands(played, 0, seed=1) == []
+
+
+def episode_of_commands(commands: list[str], number: int) -> Episode:
+    """One turn, at which the first of ``commands`` was played."""
+    turn = Turn("a room", commands[0], tuple(commands), True, f"state {number}")
+    return Episode(f"game/{number:03}", 0, number, (turn,), False, False)
 
 
 def test_every_action_is_played_as_often_as_asked(toy_engine):
