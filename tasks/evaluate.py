@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -122,6 +123,7 @@ def _way(stage: Stage, policy: Policy, method: str) -> Way:
         context=context,
         depth=section.lookahead.depth,
         gamma=params.label.gamma,
+        prior=section.prior,
     )
 
 
@@ -219,6 +221,13 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--games", type=Path, required=True, help="alfworld-download's folder, or one of tables")
     parser.add_argument("--split", required=True, help="valid_seen, unseen …")
     parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
+    parser.add_argument(
+        "--prior",
+        type=_prior,
+        default=0.1,
+        metavar="TAU",
+        help="of searches: weight of log π̂ beside the score; 0 is the papers' Best-of-N (default %(default)s)",
+    )
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=int, default=30, help="actions an episode (default %(default)s)")
     parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
@@ -241,8 +250,19 @@ def way_from(arguments: argparse.Namespace, context: int, **how: object) -> Way:
         max_action_tokens=arguments.max_action_tokens,
         slots=arguments.slots,
         context=context if arguments.context is None else arguments.context,
+        prior=arguments.prior,
         **how,
     )
+
+
+def _prior(value: str) -> float:
+    try:
+        prior = float(value)
+    except ValueError:
+        prior = math.nan
+    if not 0 <= prior < math.inf:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number that is at least 0")
+    return prior
 
 
 def main() -> None:

@@ -240,6 +240,8 @@ class Evaluate(Section):
     constrained: bool
     n: Annotated[int, Field(ge=2, strict=True)]
     """Of best_of_n and lookahead (actions a turn) and best_trajectory (episodes a game)."""
+    prior: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    """Of best_of_n, beam and lookahead: τ of score + τ log π̂; 0 chooses by the score alone."""
     beam: Beam
     lookahead: Ahead
     slots: Count

@@ -38,7 +38,8 @@ _SCORING_TOKENS = 8192
 class Way:
     """One way of playing. ``n`` is of ``best_of_n`` and ``lookahead`` (actions a turn) and ``best_trajectory``
     (episodes a game); ``beam`` keeps ``width`` nodes and draws ``samples`` actions from each; ``lookahead`` imagines
-    ``depth`` steps, discounted by ``gamma``."""
+    ``depth`` steps, discounted by ``gamma``. ``prior`` is the weight of log π̂ beside the PRM's score, in all
+    searches but ``best_trajectory``."""
 
     method: str
     temperature: float
@@ -53,6 +54,7 @@ class Way:
     context: int
     depth: int = 0
     gamma: float = 1.0
+    prior: float = 0.0
 
     @property
     def name(self) -> str:
@@ -100,7 +102,7 @@ def play_headroom(policy: Policy, games: Sequence[Game], way: Way, seed: int, pl
         engine=way.engine,
         max_turns=way.max_turns,
     )
-    played = _stepped(Chooser(_sampler(policy, way), oracle, way.n), begun, way)
+    played = _stepped(Chooser(_sampler(policy, way), oracle, way.n, way.prior), begun, way)
     spent = [replace(e, extra={**e.extra, "world_steps": e.length + oracle.steps[e.seed]}) for e in played]
     return sorted(spent, key=lambda episode: episode.game_id)
 
@@ -141,8 +143,11 @@ def _temperature(way: Way) -> float:
 def _played(sampler: Sampler, prm: Policy | None, begun: list[Start], way: Way) -> list[Episode]:
     if way.method == "beam":
         scorer = PrmScorer(prm, slots=sampler.seats, context=sampler.context, max_action_tokens=way.max_action_tokens)
-        return list(BeamSearch(sampler, scorer, width=way.width, samples=way.samples).search(begun, **_worlds(way)))
-    return _stepped(BestOfN(sampler, prm, samples=way.n) if way.method == "best_of_n" else sampler, begun, way)
+        beam = BeamSearch(sampler, scorer, width=way.width, samples=way.samples, prior=way.prior)
+        return list(beam.search(begun, **_worlds(way)))
+    if way.method == "best_of_n":
+        return _stepped(BestOfN(sampler, prm, samples=way.n, prior=way.prior), begun, way)
+    return _stepped(sampler, begun, way)
 
 
 def _stepped(player: Player, begun: list[Start], way: Way) -> list[Episode]:
@@ -168,6 +173,7 @@ def _ahead(policy: Policy, prm: Policy, world: Policy, begun: list[Start], way: 
         samples=way.n,
         depth=way.depth,
         gamma=way.gamma,
+        prior=way.prior,
     )
     played = list(play(player, begun, **_worlds(way)))
     spent = [replace(e, extra={**e.extra, "world_steps": e.length, "saved": player.saved}) for e in played]

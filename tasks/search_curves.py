@@ -7,8 +7,9 @@
 The first PRM is held against the others. Greedy play and sampling are measured once; a search with N = 1 or 1 × 1 is
 sampling, so sampling is the first point of every curve. ``--oracle`` adds Best-of-N under the true Q, measured by
 playing on from each candidate: the headroom of choosing, at a price no player can pay, so in no comparison of compute.
-A cell (a PRM in one search at one size) is kept in OUT/cells under a digest of what decides it: a run that was killed
-goes on, and another PRM or size adds its cells alone.
+``--prior`` is the weight of a sample's likelihood beside its score, as ``evaluate.prior`` is; 0 leaves it out. A cell
+(a PRM in one search at one size) is kept in OUT/cells under a digest of what decides it: a run that was killed goes on,
+and another PRM or size adds its cells alone.
 
 Writes ``outcomes.parquet`` (game by game; ``method`` is the PRM's name), ``curves.json`` (the table: success, its
 interval, paired tests, compute; and the efficiency against each rival) and ``curves.png``.
@@ -61,9 +62,12 @@ class Cell:
 def plan(
     prms: Sequence[str], way: Way, best_of: Sequence[int], beams: Sequence[tuple[int, int]], plays: int | None
 ) -> list[Cell]:
-    """Every cell, the cheap ones first. ``plays``: of the oracle, None for none."""
-    alone = [Cell(ALONE, replace(way, method=method)) for method in ("greedy", "sample")]
-    sizes = [replace(way, method=method, n=n) for method in ("best_of_n", "best_trajectory") for n in best_of]
+    """Every cell, the cheap ones first. ``plays``: of the oracle, None for none. Those that no prior decides have none,
+    so that another prior keeps them."""
+    plain = replace(way, prior=0.0)
+    alone = [Cell(ALONE, replace(plain, method=method)) for method in ("greedy", "sample")]
+    sizes = [replace(way, method="best_of_n", n=n) for n in best_of]
+    sizes += [replace(plain, method="best_trajectory", n=n) for n in best_of]
     sizes += [replace(way, method="beam", width=width, samples=samples) for width, samples in beams]
     oracle = [Cell(ORACLE, size, plays) for size in sizes if size.method == "best_of_n" and plays]
     return alone + [Cell(prm, size) for size in sizes for prm in prms] + oracle

@@ -6,6 +6,10 @@ state counts as N equal ones, so the first depth samples N·M actions. A path th
 context) keeps its last score and its place; the search of a game ends when its best path has ended, and that path is
 the episode. Whether it was won is read by nobody before.
 
+What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.search.best_of_n.judged`, over the samples of
+its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over steps, and a
+path that ended early would be ahead for that alone. The score of a path that is reported is Q_φ.
+
 The nodes of all games in flight are decoded together and scored in one call a depth.
 """
 
@@ -20,6 +24,7 @@ from tqdm import tqdm
 from agentprm_core.envs import Observation, World, make_world
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.rollout import Start, episode_seed, settled_heap
+from agentprm_core.search.best_of_n import judged
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.types import Episode, Turn
 
@@ -30,14 +35,27 @@ class _Node:
 
     world: World
     key: str
-    """The state's, of ``world``."""
+    """The world's ``state_key``."""
     observation: Observation
     turns: tuple[Turn, ...]
     log_probs: tuple[float, ...]
     score: float
+    """Q_φ of the last step."""
+    worth: float
+    """What it is kept for: the score and the prior of the last step."""
     seats: tuple[int, int] | None = None
     """Of the sampler and of the scorer."""
     truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """An action sampled at a node, not done yet."""
+
+    parent: _Node
+    choice: Decision
+    score: float
+    worth: float
 
 
 @dataclass(slots=True, eq=False)
@@ -57,14 +75,15 @@ class _Beam:
 class BeamSearch:
     """Searches as many games at once as ``sampler`` and ``scorer`` have seats for."""
 
-    def __init__(self, sampler: Sampler, scorer: Scorer, *, width: int, samples: int) -> None:
-        """``width`` N, ``samples`` M. The scorer needs as many seats as the sampler. Raises ValueError where the
-        sampler has fewer than N."""
+    def __init__(self, sampler: Sampler, scorer: Scorer, *, width: int, samples: int, prior: float = 0.0) -> None:
+        """``width`` N, ``samples`` M, ``prior`` τ. The scorer needs as many seats as the sampler. Raises ValueError
+        where the sampler has fewer than N."""
         if width < 1 or samples < 1:
             raise ValueError(f"beam search needs at least 1 × 1, not {width} × {samples}")
         if sampler.seats < width:
             raise ValueError(f"beam search of width {width} needs that many seats, the sampler has {sampler.seats}")
         self._sampler, self._scorer, self._width, self._samples = sampler, scorer, width, samples
+        self._prior = prior
 
     def search(
         self, starts: Iterable[Start], *, engine: str, max_turns: int, progress: bool = False
@@ -96,9 +115,9 @@ class BeamSearch:
         if start.actions or start.first is not None:
             raise ValueError(f"beam search starts at a game's first state; {start.game.id} has actions to replay")
         world = make_world(engine)
-        seen = world.reset(start.game)
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
-        beam = _Beam(start, [_Node(world, world.state_key(), seen, (), (), 0.0, seats)])
+        seen = world.reset(start.game)
+        beam = _Beam(start, [_Node(world, world.state_key(), seen, (), (), 0.0, 0.0, seats)])
         self._look(beam, beam.nodes[0])
         return beam
 
@@ -109,7 +128,11 @@ class BeamSearch:
         scores = self._scorer.score([(node.seats[1], decided) for node, decided in zip(nodes, decisions)])
         found = iter(zip(scores, decisions))
         for beam in beams:
-            children = [(q, node, choice) for node in beam.live for q, choice in zip(*next(found))]
+            children = []
+            for node in beam.live:
+                qs, choices = next(found)
+                worths = judged(choices, qs, self._prior)
+                children += [_Child(node, *of) for of in zip(choices, qs, worths, strict=True)]
             self._keep_best(beam, children, max_turns)
 
     def _decide(self, nodes: list[_Node]) -> list[tuple[Decision, ...]]:
@@ -121,24 +144,24 @@ class BeamSearch:
             decided.update(self._sampler.tick())
         return [decided[node.seats[0]] for node in nodes]
 
-    def _keep_best(self, beam: _Beam, children: list[tuple[float, _Node, Decision]], max_turns: int) -> None:
+    def _keep_best(self, beam: _Beam, children: list[_Child], max_turns: int) -> None:
         """The best N of the ended paths and of the live nodes' children."""
         ended = [node for node in beam.nodes if node.seats is None]
-        children.sort(key=lambda child: (-child[0], -child[2].count))
+        children.sort(key=lambda child: (-child.worth, -child.choice.count))
         kept: list[tuple[_Node, _Node]] = []  # a parent and its child
         reached: set[str] = set()
-        for q, parent, choice in children:
+        for child in children:
             if len(kept) == self._width:
                 break
-            world = parent.world.clone()
-            seen = world.step(choice.action)
+            world = child.parent.world.clone()
+            seen = world.step(child.choice.action)
             beam.steps += 1
             key = world.state_key()
             if key not in reached:
                 reached.add(key)
-                kept.append((parent, _child(parent, choice, q, world, key, seen)))
+                kept.append((child.parent, _node(child, world, key, seen)))
         parents = beam.live
-        beam.nodes = sorted([*ended, *self._seat(beam, parents, kept)], key=lambda node: -node.score)
+        beam.nodes = sorted([*ended, *self._seat(beam, parents, kept)], key=lambda node: -node.worth)
         for node in beam.nodes[self._width :]:
             self._leave(beam, node)
         del beam.nodes[self._width :]
@@ -201,9 +224,11 @@ class BeamSearch:
         )
 
 
-def _child(parent: _Node, choice: Decision, score: float, world: World, key: str, seen: Observation) -> _Node:
+def _node(child: _Child, world: World, key: str, seen: Observation) -> _Node:
     """Without seats yet."""
+    parent, choice = child.parent, child.choice
     before = parent.observation
     valid = choice.action in before.admissible
     turn = Turn(before.text, choice.action, before.admissible, valid, parent.key, choice.reason)
-    return _Node(world, key, seen, (*parent.turns, turn), (*parent.log_probs, choice.log_prob), score)
+    log_probs = (*parent.log_probs, choice.log_prob)
+    return _Node(world, key, seen, (*parent.turns, turn), log_probs, child.score, child.worth)

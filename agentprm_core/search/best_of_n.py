@@ -1,10 +1,16 @@
 """Best-of-N: at each turn N sampled actions, duplicates merged, the scorer's best is played (paper A §4.3).
 
+With ``prior`` τ the best is argmax Q_φ(s,a) + τ log π̂(a|s), π̂ the action's share of the N samples: the likeliest
+action of the policy ∝ π̂ exp(Q_φ/τ), which solves paper A's eq. 4 with β = τ around π̂. Score alone picks a rare sample
+whenever the scorer errs upwards on one, and of many samples many are rare. τ = 0 is the papers' Best-of-N.
+
 And over whole trajectories (paper B §4.1): N episodes of a game, the one whose last action scores best.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -17,14 +23,15 @@ from agentprm_core.types import Episode
 class Chooser:
     """A player that asks ``sampler`` for ``samples`` actions and plays the one that ``scorer`` likes best.
 
-    Of equal scores the action sampled more often is played. Where all samples agree nothing is scored.
+    ``prior``: τ of :func:`judged`. Of equals the action sampled more often is played. Where all samples agree nothing
+    is scored.
     """
 
-    def __init__(self, sampler: Sampler, scorer: Scorer, samples: int) -> None:
+    def __init__(self, sampler: Sampler, scorer: Scorer, samples: int, prior: float = 0.0) -> None:
         if samples < 1:
             raise ValueError(f"Best-of-N needs at least one sample, not {samples}")
         self.seats = sampler.seats
-        self._sampler, self._scorer, self._samples = sampler, scorer, samples
+        self._sampler, self._scorer, self._samples, self._prior = sampler, scorer, samples, prior
         self._scoring: dict[int, int] = {}
 
     def open(self, seed: int) -> int:
@@ -47,7 +54,7 @@ class Chooser:
         done = self._sampler.tick()
         several = [(seat, decisions) for seat, decisions in done if len({d.action for d in decisions}) > 1]
         scores = self._scorer.score([(self._scoring[seat], decisions) for seat, decisions in several])
-        best_first = {seat: ranked(decisions, q) for (seat, decisions), q in zip(several, scores)}
+        best_first = {seat: ranked(decisions, q, self._prior) for (seat, decisions), q in zip(several, scores)}
         return [(seat, best_first.get(seat, decisions)) for seat, decisions in done]
 
     def close(self, seat: int) -> Cost:
@@ -58,11 +65,11 @@ class Chooser:
 class BestOfN(Chooser):
     """A :class:`Chooser` whose scorer is a PRM."""
 
-    def __init__(self, sampler: Sampler, prm: Policy, *, samples: int) -> None:
+    def __init__(self, sampler: Sampler, prm: Policy, *, samples: int, prior: float = 0.0) -> None:
         scorer = PrmScorer(
             prm, slots=sampler.seats, context=sampler.context, max_action_tokens=sampler.max_action_tokens
         )
-        super().__init__(sampler, scorer, samples)
+        super().__init__(sampler, scorer, samples, prior)
 
 
 def best_trajectories(episodes: Iterable[Episode], last_scores: Sequence[float]) -> list[Episode]:
@@ -74,7 +81,18 @@ def best_trajectories(episodes: Iterable[Episode], last_scores: Sequence[float])
     return [next(group)[0] for _, group in groupby(scored, key=lambda pair: pair[0].game_id)]
 
 
-def ranked(decisions: Sequence[Decision], scores: Sequence[float]) -> tuple[Decision, ...]:
-    """The candidates, the best score first; of equal ones the action sampled more often."""
-    order = sorted(range(len(decisions)), key=lambda i: (-scores[i], -decisions[i].count))
+def judged(decisions: Sequence[Decision], scores: Sequence[float], prior: float) -> list[float]:
+    """score + ``prior`` · log π̂(a|s) of each candidate of one state; π̂ is the share of the samples that are its action,
+    whatever their reasons."""
+    counts: Counter[str] = Counter()
+    for decision in decisions:
+        counts[decision.action] += decision.count
+    samples = counts.total()
+    return [q + prior * math.log(counts[d.action] / samples) for d, q in zip(decisions, scores, strict=True)]
+
+
+def ranked(decisions: Sequence[Decision], scores: Sequence[float], prior: float = 0.0) -> tuple[Decision, ...]:
+    """The candidates of one state, the best by :func:`judged` first; of equal ones the action sampled more often."""
+    worth = judged(decisions, scores, prior)
+    order = sorted(range(len(decisions)), key=lambda i: (-worth[i], -decisions[i].count))
     return tuple(decisions[i] for i in order)

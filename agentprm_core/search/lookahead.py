@@ -6,8 +6,8 @@ model-predictive reasoning):
 
     value(a) = γ^d Q_φ(s_d, a_d),   and γ^(k−1) where the model says that step k won
 
-With d = 0 it is Best-of-N. In imagination the policy decodes freely: nobody says what is admissible there. No step of
-the world is spent on a candidate that is not played.
+With d = 0 it is Best-of-N, and as there ``prior`` · log π̂(a|s) is added to choose by. In imagination the policy decodes
+freely: nobody says what is admissible there. No step of the world is spent on a candidate that is not played.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Lookahead:
         samples: int,
         depth: int,
         gamma: float,
+        prior: float = 0.0,
     ) -> None:
         """``dreamer`` is the same policy decoding freely. It, scorer and model need 1 + ``samples`` seats for each of
         the sampler's. Raises ValueError for bad numbers."""
@@ -74,7 +75,7 @@ class Lookahead:
             raise ValueError(f"the dreamer must decode freely in {sampler.seats * (1 + samples)} seats")
         self.seats = sampler.seats
         self._sampler, self._dreamer, self._scorer, self._model = sampler, dreamer, scorer, model
-        self._samples, self._depth, self._gamma = samples, depth, gamma
+        self._samples, self._depth, self._gamma, self._prior = samples, depth, gamma, prior
         self._seats: dict[int, _Seat] = {}
         self.imagined = self.played = 0
 
@@ -109,12 +110,10 @@ class Lookahead:
 
     def tick(self) -> list[tuple[int, tuple[Decision, ...]]]:
         done = self._sampler.tick()
-        several = [(self._seats[seat], decisions) for seat, decisions in done if len(decisions) > 1]
-        values = {id(at): v for (at, _), v in zip(several, self._values(several))}
-        return [
-            (seat, ranked(decisions, values[id(at)]) if id(at := self._seats[seat]) in values else decisions)
-            for seat, decisions in done
-        ]
+        several = [(seat, decisions) for seat, decisions in done if len(decisions) > 1]
+        values = self._values([(self._seats[seat], decisions) for seat, decisions in several])
+        best_first = {seat: ranked(decisions, v, self._prior) for (seat, decisions), v in zip(several, values)}
+        return [(seat, best_first.get(seat, decisions)) for seat, decisions in done]
 
     def close(self, seat: int) -> Cost:
         at = self._seats.pop(seat)

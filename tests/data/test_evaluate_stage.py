@@ -61,6 +61,7 @@ def test_all_that_decides_outcomes_asks_for_others(stage, measured):
     measured(WAY)
     measured(WAY, split="seen")
     measured(replace(WAY, method="greedy"))
+    measured(replace(WAY, prior=0.5))
     measured(replace(WAY, slots=1))  # what is read, and counted, depends on what is played beside it
     measured(WAY, policy=replace(measured.policy, digest="another"))
     stage.params.compute.threads = 2
@@ -69,7 +70,7 @@ def test_all_that_decides_outcomes_asks_for_others(stage, measured):
     measured(WAY)
     stage.params.method = "rft"
     measured(WAY)
-    assert len(measured.played) == 8
+    assert len(measured.played) == 9
 
 
 def test_a_cache_too_small_for_the_beam_is_named(checkpoints):
@@ -79,5 +80,6 @@ def test_a_cache_too_small_for_the_beam_is_named(checkpoints):
     params = params.model_copy(update={"compute": params.compute.model_copy(update={"cache_mb": 2 * 3.5 * of_one})})
     stage = SimpleNamespace(params=params)
     assert evaluate._way(stage, policy, "best_of_n").slots == 3
+    assert evaluate._way(stage, policy, "best_of_n").prior == params.evaluate.prior > 0
     with pytest.raises(StageError, match=r"compute.cache_mb is .*: 2 caches of 3 slots of 512 tokens .*beam.width, 4:"):
         evaluate._way(stage, policy, "beam")

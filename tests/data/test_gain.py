@@ -57,6 +57,7 @@ def stage():
         rollout=SimpleNamespace(temperature=20.0, constrained=True, slots=32),
         label=SimpleNamespace(validation_share=0.3),
         prm=SimpleNamespace(gain_games=5),
+        evaluate=SimpleNamespace(prior=0.1),
     )
     return SimpleNamespace(params=params, seed=1001)
 
@@ -71,6 +72,14 @@ def test_a_prm_that_knows_gains_and_one_that_misleads_loses(stage, monkeypatch, 
     assert found.p_value < gain.LEVEL
     assert (found.gained > found.lost) == (found.difference > 0) == right
     assert f"won {found.gained} that one sample lost, and lost {found.lost} that it won" in gain.said(found)
+
+
+def test_it_is_chosen_as_in_evaluations(stage, monkeypatch):
+    ways = []
+    monkeypatch.setattr(gain, "play_games", lambda policy, prm, games, way, seed: ways.append(way) or [])
+    monkeypatch.setattr(gain, "paired_test", lambda before, after: None)
+    gain.gain(stage, toy.policy(), toy.policy(), [])
+    assert [(way.method, way.prior) for way in ways] == [("sample", 0.1), ("best_of_n", 0.1)]
 
 
 def test_what_is_played_are_validation_games_of_the_rollouts(stage, tmp_path, monkeypatch):

@@ -57,6 +57,8 @@ def test_the_default_parameters_are_valid():
         ("label.discount_from", "start", "label.discount_from: 'start' is not allowed: end, or set rollout.branch.tr"),
         ("model.source", "some/model", "sft.optimizer: 'muon' is not allowed: set it to adamw in sft, prm and policy"),
         ("model.lora", LORA, "sft.optimizer: 'muon' is not allowed: set it to adamw in sft, prm and policy"),
+        ("evaluate.prior", -0.1, "evaluate.prior: -0.1 is not allowed: should be greater than or equal to 0"),
+        ("evaluate.prior", float("inf"), "evaluate.prior: inf is not allowed: should be a finite number"),
         ("iterations.7", {"prev": 6}, "iterations.7: {'prev': 6} is not allowed"),
         ("policies.0.prm", 9, "policies.0.prm: 9 is not allowed: one of the iterations"),
     ],

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
 from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
 from tasks import search_curves
+from tasks.playing import Way
 
 SMALL = ("--best-of", "2", "--beams", "1x2,2x2", "--max-turns", "3", "--slots", "8")
 
@@ -56,6 +58,13 @@ def test_other_settings_play_anew_and_another_prm_adds_its_cells(checkpoints, tm
     assert "kept" not in run(monkeypatch, capsys, checkpoints, tmp_path, "--seed", "2", prms=("ours",))
 
 
+def test_another_prior_plays_again_what_it_decides():
+    way = Way("sample", 1.0, True, 1, 1, 1, "fast", 3, 8, 8, 512, prior=0.1)
+    cells, others = (search_curves.plan(["prm"], w, [2], [(2, 2)], 4) for w in (way, replace(way, prior=0.2)))
+    again = [(cell.prm, cell.way.method) for cell, other in zip(cells, others, strict=True) if cell != other]
+    assert again == [("prm", "best_of_n"), ("prm", "beam"), ("oracle", "best_of_n")]
+
+
 def test_the_headroom_needs_no_prm_and_adds_its_cells_to_those_of_prms(checkpoints, tmp_path, monkeypatch, capsys):
     said = run(monkeypatch, capsys, checkpoints, tmp_path, "--oracle", "2", prms=())
     assert "[3/3] best_of_2 oracle: " in said
@@ -79,6 +88,8 @@ def test_the_headroom_needs_no_prm_and_adds_its_cells_to_those_of_prms(checkpoin
         (("--beams", "9x1"), "a beam of width 9 needs as many --slots, not 8"),
         (("--prm", "policy=x"), "'policy=x' is not NAME=FOLDER"),
         (("--prm", "oracle=x"), "'oracle=x' is not NAME=FOLDER"),
+        (("--prior", "-1"), "argument --prior: '-1' is not a number that is at least 0"),
+        (("--prior", "nan"), "argument --prior: 'nan' is not a number that is at least 0"),
         (("--oracle", "0"), "--oracle: a value needs at least one play, not 0"),
     ],
 )

@@ -1,16 +1,17 @@
 """Search plays what its scorer likes best, and costs no more than it must."""
 
 import math
+import random
 
 import pytest
 import torch
 
 from agentprm_core.policy.models import Policy
-from agentprm_core.policy.sampler import Decision, Sampler
+from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
 from agentprm_core.search.beam import BeamSearch
-from agentprm_core.search.best_of_n import BestOfN, Chooser, best_trajectories
+from agentprm_core.search.best_of_n import BestOfN, Chooser, best_trajectories, judged, ranked
 from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.types import Episode, Turn
@@ -95,6 +96,14 @@ def test_best_of_n_plays_the_best_of_its_samples(toy_engine, prm):
             scores = [plain_score(prm, [*episode.turns[:t], with_action(turn, c)]) for c in candidates]
             assert turn.action == candidates[scores.index(max(scores))]
             again.tell(seat, turn.action)
+
+
+def test_with_a_large_prior_the_commonest_sample_is_played(toy_engine, prm):
+    def common(prior):
+        episodes = played(Chooser(Fixed(), scorer(prm), 1, prior), toy_engine, max_turns=4)
+        return [Fixed.count(t.action) == max(map(Fixed.count, t.admissible)) for e in episodes for t in e.turns]
+
+    assert all(common(1e3)) and not all(common(0.0))
 
 
 def test_best_of_one_is_sampling(toy_engine, prm):
@@ -206,13 +215,56 @@ def test_a_beam_finds_what_a_plain_search_finds(toy_engine, prm, width):
     """With so many samples that every admissible command is among them, by hand and without caches."""
     found = searched(prm, toy_engine, width, 3000 // width, temperature=8.0, max_turns=4)
     for game, episode in zip(GAMES, found):
-        score, turns = plain_beam(prm, game, width, max_turns=4)
+        turns = plain_beam(prm, game, width, max_turns=4)
         assert [t.action for t in episode.turns] == [t.action for t in turns]
-        assert episode.extra["score"] == pytest.approx(score, abs=1e-4)
-        assert math.isclose(plain_score(prm, episode.turns), score, abs_tol=1e-4)
+        assert episode.extra["score"] == pytest.approx(plain_score(prm, turns), abs=1e-4)
 
 
-def plain_beam(prm, game, width, max_turns):
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_beam_with_a_prior_finds_what_a_plain_search_finds(toy_engine, prm, width):
+    """Kept by score and the last step's likelihood; the score that is reported is the PRM's."""
+    beam, differ = BeamSearch(Fixed(), scorer(prm), width=width, samples=1, prior=0.05), 0
+    for start in starts(GAMES, 1, 4):
+        (episode,) = beam.search([start], engine=toy_engine, max_turns=4)
+        turns = plain_beam(prm, start.game, width, max_turns=4, prior=0.05)
+        assert [t.action for t in episode.turns] == [t.action for t in turns]
+        assert episode.extra["score"] == pytest.approx(plain_score(prm, turns), abs=1e-4)
+        differ += turns != plain_beam(prm, start.game, width, max_turns=4)
+    assert differ
+
+
+@pytest.mark.parametrize("prior", [0.0, 0.1, 1e3])
+def test_a_beam_of_width_1_is_best_of_n(toy_engine, prm, prior):
+    beam = BeamSearch(sampler(), scorer(prm), width=1, samples=6, prior=prior)
+    found = beam.search(starts(GAMES, 1, 4), engine=toy_engine, max_turns=6)
+    best = played(BestOfN(sampler(), prm, samples=6, prior=prior), toy_engine, max_turns=6)
+    assert [e.turns for e in sorted(found, key=lambda e: e.game_id)] == [e.turns for e in best]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_without_a_prior_the_score_decides_and_with_a_large_one_the_samples(seed):
+    rng = random.Random(seed)
+    candidates = [Decision(f"go to cabinet {n}", "", 0.0, rng.randint(1, 4)) for n in range(6)]
+    scores = [rng.randint(0, 3) / 3 for _ in candidates]
+    by_score = sorted(zip(scores, candidates), key=lambda pair: (-pair[0], -pair[1].count))
+    by_count = sorted(zip(scores, candidates), key=lambda pair: (-pair[1].count, -pair[0]))
+    assert ranked(candidates, scores) == ranked(candidates, scores, 0.0) == tuple(c for _, c in by_score)
+    assert ranked(candidates, scores, 1e6) == tuple(c for _, c in by_count)
+
+
+def test_a_prior_weighs_the_score_against_the_share_of_the_samples():
+    often, rare = Decision("open cabinet 1", "", 0.0, 12), Decision("look", "", 0.0, 4)
+    even = 0.2 / math.log(3)
+    assert judged([often, rare], [0.5, 0.7], 0.1) == pytest.approx(
+        [0.5 + 0.1 * math.log(0.75), 0.7 + 0.1 * math.log(0.25)]
+    )
+    assert ranked([often, rare], [0.5, 0.7], 0.99 * even) == (rare, often)
+    assert ranked([often, rare], [0.5, 0.7], 1.01 * even) == (often, rare)
+    reasoned = [Decision("look", reason, 0.0, 1) for reason in ("a", "b", "c")]
+    assert ranked([*reasoned, Decision("inventory", "", 0.0, 2)], [0.1, 0.1, 0.1, 0.1], 0.1)[:3] == tuple(reasoned)
+
+
+def plain_beam(prm, game, width, max_turns, prior=0.0):
     world = toy.ToyWorld()
     nodes = [(0.0, [], world, world.reset(game), False)]
     while not nodes[0][4]:
@@ -220,16 +272,56 @@ def plain_beam(prm, game, width, max_turns):
         for _, turns, world, seen, ended in nodes:
             for action in seen.admissible if not ended else ():
                 turn = Turn(seen.text, action, seen.admissible, True, world.state_key())
-                children.append((plain_score(prm, [*turns, turn]), [*turns, turn], world, action))
+                share = Fixed.count(action) / sum(map(Fixed.count, seen.admissible))
+                worth = plain_score(prm, [*turns, turn]) + prior * math.log(share)
+                children.append((worth, [*turns, turn], world, action))
         kept, reached = [], set()
-        for score, turns, world, action in sorted(children, key=lambda c: -c[0]):
+        for worth, turns, world, action in sorted(children, key=lambda c: -c[0]):
             after = world.clone()
             seen = after.step(action)
             if after.state_key() not in reached and len(kept) < width:
                 reached.add(after.state_key())
-                kept.append((score, turns, after, seen, seen.won or len(turns) == max_turns))
+                kept.append((worth, turns, after, seen, seen.won or len(turns) == max_turns))
         nodes = sorted([n for n in nodes if n[4]] + kept, key=lambda n: -n[0])[:width]
-    return nodes[0][:2]
+    return nodes[0][1]
+
+
+class Fixed:
+    """In a sampler's place: every admissible command at every state, each as often as its name says."""
+
+    seats = 8
+
+    def __init__(self):
+        self._admissible, self._asked = {}, []
+
+    def open(self, seed):
+        return self.fork(None, seed)
+
+    def fork(self, seat, seed):
+        new = len(self._admissible)
+        self._admissible[new] = self._admissible.get(seat, ())
+        return new
+
+    def see(self, seat, observation, admissible):
+        self._admissible[seat] = admissible
+        return True
+
+    def ask(self, seat, samples):
+        self._asked.append(seat)
+
+    def tell(self, seat, action, reason):
+        pass
+
+    def tick(self):
+        done, self._asked = self._asked, []
+        return [(s, tuple(Decision(a, "", 0.0, self.count(a)) for a in self._admissible[s])) for s in done]
+
+    def close(self, seat):
+        return Cost()
+
+    @staticmethod
+    def count(action):
+        return 1 + sum(action.encode()) % 7
 
 
 def test_beams_leave_their_seats(toy_engine, prm):
