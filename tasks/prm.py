@@ -2,7 +2,7 @@
 
 Trained on the training games' turns (and on the branches at their states, where params.yaml asks for those), validated
 on the other games. The figure that matters is the ranking: at held-out states with several tried actions, how often the
-PRM orders two of them as their measured returns do.
+PRM orders two of them as their measured returns do, and how often one half of the plays does as the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agentprm_core.policy.models import Policy, load_policy, new_model, save_pol
 from agentprm_core.prm.by_turn import scores_by_turn
 from agentprm_core.prm.inverse import InverseSettings, train_inverse
 from agentprm_core.prm.model import new_prm
-from agentprm_core.prm.ranking import ranking_accuracy
+from agentprm_core.prm.ranking import choice_gain, ranking_accuracy
 from agentprm_core.prm.rows import Labelled, Tried
 from agentprm_core.prm.score import score_actions, score_episodes
 from agentprm_core.prm.train import PrmSettings, train_prm
@@ -148,7 +148,8 @@ def ranking(model, policy: Policy, held_out: Sequence[Labelled], stage: Stage) -
     """The PRM's order of the actions tried at held-out states, against that of their measured returns.
 
     ``ranking`` leaves out pairs whose returns differ by ``prm.ranking_margin`` or less, which the noise of a few plays
-    orders as much as their worth does; ``policy`` asks this one. ``ranking_of_all`` has every pair.
+    orders as much as their worth does; ``policy`` asks this one. ``ranking_of_all`` has every pair. ``choosing``: what
+    the PRM's favourite returned beyond the mean action, and what the one that other plays find best did.
     """
     section = stage.params.prm
     branched = [item for item in held_out if item.tried]
@@ -156,12 +157,11 @@ def ranking(model, policy: Policy, held_out: Sequence[Labelled], stage: Stage) -
     actions = [[(tried.turn, tried.action) for tried in item.tried] for item in branched]
     scores = score_actions(model, policy.renderer, episodes, actions, section.batch_tokens)
     state = [f"{item.episode.game_id}/{item.episode.index}/{tried.turn}" for item in branched for tried in item.tried]
-    q = np.array([tried.q for item in branched for tried in item.tried])
+    returns = np.array([tried.returns for item in branched for tried in item.tried])
+    measured = (state, returns, np.concatenate(scores))
     margins = {"ranking": section.ranking_margin, "ranking_of_all": 0.0}
-    return {
-        name: ranking_accuracy(state, q, np.concatenate(scores), seed=stage.seed, margin=margin)
-        for name, margin in margins.items()
-    }
+    figures = {name: ranking_accuracy(*measured, seed=stage.seed, margin=margin) for name, margin in margins.items()}
+    return figures | {"choosing": choice_gain(*measured, seed=stage.seed)}
 
 
 def by_turn(model: PreTrainedModel, policy: Policy, held_out: Sequence[Labelled], batch_tokens: int) -> list[dict]:
@@ -177,7 +177,9 @@ def _tried(stage: Stage) -> dict[tuple[str, int], list[Tried]]:
     values = branch_values(branches, gamma=label.gamma, outcome=label.outcome)
     found: dict[tuple[str, int], list[Tried]] = defaultdict(list)
     for row in values.to_pylist():
-        found[row["game_id"], row["episode"]].append(Tried(row["turn"], row["action"], row["q"]))
+        found[row["game_id"], row["episode"]].append(
+            Tried(row["turn"], row["action"], row["q"], returns=row["returns"])
+        )
     return found
 
 

@@ -30,9 +30,11 @@ BRANCH_VALUES = pa.schema(
         ("q", pa.float32()),
         ("visits", pa.int32()),
         ("variance", pa.float32()),
+        ("returns", pa.list_(pa.float32())),
     ]
 )
-"""One row an action tried at the state of a turn: the mean return in [0,1] of its plays, their number and variance."""
+"""One row an action tried at the state of a turn: the mean return in [0,1] of its plays, their number and variance, and
+the return of each, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def branch_values(branches: pa.Table, *, gamma: float, outcome: str = "signed") 
     won, length = branches["won"].to_numpy(), branches["length"].to_numpy()
     plays = pl.from_arrow(branches).with_columns(g=discounted(won, length, gamma=gamma, outcome=outcome))
     values = plays.group_by("game_id", "episode", "turn", "action", maintain_order=True).agg(
-        q=pl.col("g").mean(), visits=pl.len(), variance=pl.col("g").var(ddof=0)
+        q=pl.col("g").mean(), visits=pl.len(), variance=pl.col("g").var(ddof=0), returns=pl.col("g")
     )
     return values.to_arrow().cast(BRANCH_VALUES)
 

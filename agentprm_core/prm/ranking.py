@@ -2,11 +2,14 @@
 
 Correlation with returns across states says little about it: a model may know that the mug is found and the microwave is
 near, and still not tell opening it from walking away. Best-of-N and the policy update live on the order within a state.
+
+The truth is not known, only the returns of a few plays of each action. So how well the plays themselves do is measured
+beside the model, with the plays of every action parted in two halves: one half judges, the other is judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -14,45 +17,60 @@ _RESAMPLES = 2000
 
 
 def ranking_accuracy(
-    state_N: Sequence, q_N: np.ndarray, score_N: np.ndarray, *, seed: int, margin: float = 0.0
+    state_N: Sequence, return_NR: np.ndarray, score_N: np.ndarray, *, seed: int, margin: float = 0.0
 ) -> dict:
     """How often scores order two actions of one state as their measured returns do, over N tried actions.
 
+    A pair counts where the mean returns differ by more than ``margin``; equal scores are right by half. ``accuracy`` is
+    by the means of all R plays. ``half_accuracy`` and ``ceiling`` are by the means of ⌊R/2⌋ plays, which pick and order
+    the pairs; the scores are judged by them in the one, and in the other the means of ⌊R/2⌋ other plays of the same
+    actions in the scores' place. So ``ceiling`` is what a judge scores that plays each action as often, and what
+    ``half_accuracy`` can be held against; one that knew the true values would score above it, and below 1. Both are
+    over the same pairs, added up over the R ways to part the plays in two neighbouring halves.
+
     Args:
         state_N: which state each action was tried at (any hashable, sortable names).
-        q_N: mean return of the rollouts that began with the action.
+        return_NR: return of each of the R rollouts that began with the action.
         score_N: the PRM's score of it.
         seed: of the bootstrap.
         margin: pairs whose returns differ by no more are left out: noise orders them.
 
     Returns:
-        ``states`` and ``pairs`` compared; ``accuracy``, the share of pairs in the measured order (equal scores count
-        half; None without a pair) with its 95 % bootstrap interval over states ``accuracy_low``, ``accuracy_high``;
-        ``gain``, how much more the PRM's favourite returned than the state's mean action, ``gain_low``, ``gain_high``;
-        ``headroom``, the same for the action that returned most, which noise in the returns flatters; and
-        ``better_than_chance``, see :func:`better_than_chance`.
+        ``states`` and ``pairs`` compared by all plays; ``accuracy``; ``half_accuracy`` and ``ceiling`` over
+        ``half_pairs``, the mean number of pairs of a half; each share with its 95 % bootstrap interval over states
+        (``accuracy_low``, ``accuracy_high`` …), None without a pair or a second play; and ``better_than_chance``, see
+        :func:`better_than_chance`.
 
     Raises:
         ValueError: arrays of different lengths.
     """
-    if not len(state_N) == len(q_N) == len(score_N):
-        raise ValueError(f"{len(state_N)} states, {len(q_N)} returns and {len(score_N)} scores; they must be one each")
-    _, number_N = np.unique(np.asarray(state_N), return_inverse=True)
-    rows = [_one_state(q_N[of], score_N[of], margin) for of in _members(number_N)]
-    compared_S4 = np.array([row for row in rows if row[1]], dtype=np.float64).reshape(-1, 4)
-    figures = {"states": len(compared_S4), "pairs": int(compared_S4[:, 1].sum())}
-    if not len(compared_S4):
-        empty = ("accuracy", "accuracy_low", "accuracy_high", "gain", "gain_low", "gain_high", "headroom")
-        return figures | dict.fromkeys(empty) | {"better_than_chance": False}
-    agree, pairs, gain, headroom = compared_S4.sum(0)
-    weights_RS = np.random.default_rng(seed).multinomial(
-        len(compared_S4), np.full(len(compared_S4), 1 / len(compared_S4)), _RESAMPLES
-    )
-    resampled_R4 = weights_RS @ compared_S4
-    figures |= {"accuracy": agree / pairs, "gain": gain / len(compared_S4), "headroom": headroom / len(compared_S4)}
-    figures |= _interval("accuracy", resampled_R4[:, 0] / resampled_R4[:, 1])
-    figures |= _interval("gain", resampled_R4[:, 2] / len(compared_S4))
+    states = _by_state(state_N, return_NR, score_N)
+    whole_S2 = np.array([_in_order(_mean(of), score, margin) for of, score in states], np.float64).reshape(-1, 2)
+    half_S3 = np.array([_halves_in_order(of, score, margin) for of, score in states], np.float64).reshape(-1, 3)
+    figures = {"states": int((whole_S2[:, 1] > 0).sum()), "pairs": int(whole_S2[:, 1].sum())}
+    figures |= _shares({"accuracy": whole_S2[:, 0]}, whole_S2[:, 1], seed)
+    figures |= {"half_pairs": float(half_S3[:, 2].sum())}
+    figures |= _shares({"half_accuracy": half_S3[:, 0], "ceiling": half_S3[:, 1]}, half_S3[:, 2], seed)
     return figures | {"better_than_chance": better_than_chance(figures)}
+
+
+def choice_gain(state_N: Sequence, return_NR: np.ndarray, score_N: np.ndarray, *, seed: int) -> dict:
+    """How much more the best-scored action returns than the mean one tried at its state. Arguments as above.
+
+    Returns:
+        ``states`` with more than one action. ``gain``: of the PRM's favourite, mean over states. ``headroom``: of the
+        action that returned most in ⌊R/2⌋ plays, as it returned in ⌊R/2⌋ others: what choosing by so many plays gains,
+        at the most as much as choosing by the true values. (The best return by the plays that found it the best is
+        above the mean in pure noise too.) Each with its 95 % bootstrap interval over states, None where there is none.
+    """
+    states = [one for one in _by_state(state_N, return_NR, score_N) if len(one[1]) > 1]
+    gain_S = np.array([_advantage(_mean(of), score) for of, score in states], np.float64)
+    headroom_S = np.array(
+        [np.mean([_advantage(judge, judged) for judge, judged in _halves(of)]) for of, _ in states if of.shape[1] > 1],
+        np.float64,
+    )
+    figures = {"states": len(states)} | _shares({"gain": gain_S}, np.ones_like(gain_S), seed)
+    return figures | _shares({"headroom": headroom_S}, np.ones_like(headroom_S), seed)
 
 
 def better_than_chance(figures: dict) -> bool:
@@ -60,20 +78,64 @@ def better_than_chance(figures: dict) -> bool:
     return figures["accuracy_low"] is not None and figures["accuracy_low"] > 0.5
 
 
-def _one_state(q_A: np.ndarray, score_A: np.ndarray, margin: float) -> tuple[float, int, float, float]:
-    """(pairs in order, pairs, gain of the favourite, gain of the best) of one state's actions."""
+def _by_state(state_N: Sequence, return_NR: np.ndarray, score_N: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(returns [A, R], scores [A]) of each state's A actions."""
+    if not len(state_N) == len(return_NR) == len(score_N):
+        raise ValueError(
+            f"{len(state_N)} states, {len(return_NR)} rows of returns and {len(score_N)} scores; they must be one each"
+        )
+    _, number_N = np.unique(np.asarray(state_N), return_inverse=True)
+    order = np.argsort(number_N, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(number_N[order])) + 1)
+    return [(return_NR[of], score_N[of]) for of in members if len(of)]
+
+
+def _halves(return_AR: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(mean [A] that judges, mean [A] that is judged) for each way to part the plays in two neighbouring halves."""
+    plays = return_AR.shape[1]
+    half = plays // 2
+    for first in range(plays if half else 0):
+        turned_AR = np.roll(return_AR, -first, axis=1)
+        yield _mean(turned_AR[:, :half]), _mean(turned_AR[:, half : 2 * half])
+
+
+def _mean(return_AR: np.ndarray) -> np.ndarray:
+    # rounded, so that the same returns in another order are no difference
+    return return_AR.mean(1, dtype=np.float64).astype(np.float32).astype(np.float64)
+
+
+def _halves_in_order(return_AR: np.ndarray, score_A: np.ndarray, margin: float) -> tuple[float, float, float]:
+    """(pairs that the scores order right, those that other plays do, pairs), means over the ways to part the plays."""
+    found = [
+        (_in_order(judge, score_A, margin)[0], *_in_order(judge, judged, margin))
+        for judge, judged in _halves(return_AR)
+    ]
+    return tuple(np.mean(found, axis=0)) if found else (0.0, 0.0, 0.0)
+
+
+def _in_order(q_A: np.ndarray, score_A: np.ndarray, margin: float) -> tuple[float, int]:
+    """(pairs in order, pairs) of one state's actions."""
     better_AA = q_A[:, None] - q_A[None, :] > margin
     apart_AA = np.sign(score_A[:, None] - score_A[None, :])
-    agree = (better_AA * (apart_AA + 1) / 2).sum()
-    favourite = q_A[score_A == score_A.max()].mean()
-    return agree, better_AA.sum(), favourite - q_A.mean(), q_A.max() - q_A.mean()
+    return (better_AA * (apart_AA + 1) / 2).sum(), better_AA.sum()
 
 
-def _members(number_N: np.ndarray) -> list[np.ndarray]:
-    order = np.argsort(number_N, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(number_N[order])) + 1)
+def _advantage(q_A: np.ndarray, score_A: np.ndarray) -> float:
+    """Of the best-scored action over the state's mean one."""
+    return q_A[score_A == score_A.max()].mean() - q_A.mean()
 
 
-def _interval(name: str, values_R: np.ndarray) -> dict[str, float]:
-    low, high = np.percentile(values_R, [2.5, 97.5])
-    return {f"{name}_low": float(low), f"{name}_high": float(high)}
+def _shares(right: dict[str, np.ndarray], of_S: np.ndarray, seed: int) -> dict:
+    """{name: Σ right / Σ of} over states, with the percentile interval of a bootstrap over those that count."""
+    counts = of_S > 0
+    names = [(name, f"{name}_low", f"{name}_high") for name in right]
+    if not counts.any():
+        return {key: None for keys in names for key in keys}
+    states = int(counts.sum())
+    weights_RS = np.random.default_rng(seed).multinomial(states, np.full(states, 1 / states), _RESAMPLES)
+    figures = {}
+    for (name, low, high), right_S in zip(names, right.values()):
+        values_R = (weights_RS @ right_S[counts]) / (weights_RS @ of_S[counts])
+        figures[name] = float(right_S[counts].sum() / of_S[counts].sum())
+        figures[low], figures[high] = np.percentile(values_R, [2.5, 97.5]).tolist()
+    return figures

@@ -22,6 +22,8 @@ class Tried:
     action: str
     q: float
     reason: str = ""
+    returns: Sequence[float] = ()
+    """Of the plays whose mean ``q`` is, where it is one."""
 
 
 @dataclass(frozen=True)

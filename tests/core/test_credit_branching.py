@@ -71,9 +71,9 @@ def test_values_of_several_actions_at_one_state():
     values = branch_values(pa.table(dict(zip(BRANCHES.names, map(list, zip(*plays)))), schema=BRANCHES), gamma=0.5)
     assert values.schema.equals(BRANCH_VALUES)
     assert [tuple(row.values()) for row in values.to_pylist()] == [
-        ("g", 0, 3, "a", 0.625, 2, 0.140625),
-        ("g", 0, 3, "b", 0.625, 1, 0.0),
-        ("h", 0, 3, "a", 0.0, 1, 0.0),
+        ("g", 0, 3, "a", 0.625, 2, 0.140625, [1.0, 0.25]),
+        ("g", 0, 3, "b", 0.625, 1, 0.0, [0.625]),
+        ("h", 0, 3, "a", 0.0, 1, 0.0, [0.0]),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from agentprm_core.envs import make_world
 from agentprm_core.envs.alfworld.expert import Expert
 from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.prm.rows import Labelled, Tried
-from tasks import clock
+from tasks import clock, prm
 from tasks.clock import Clock, read_timing, write_timing
 from tasks.demos import choose, demonstrate
 from tasks.params import Demos
@@ -86,6 +87,24 @@ def test_a_relative_loss_without_pairs_says_what_to_do():
         "data/rollouts/1: no state of a training game has two tried actions whose values differ by more than "
         "prm.margin, 0.05, and prm.loss relative learns from nothing else. Try actions at more of them (rollout.branch."
     )
+
+
+def test_the_figures_of_a_ranking_come_from_single_plays(monkeypatch):
+    tried = [Tried(0, "look", 0.75, returns=[1.0, 0.5]), Tried(0, "inventory", 0.5, returns=[0.0, 1.0])]
+    item = Labelled(SimpleNamespace(game_id="g", index=0), np.zeros(1), tried)
+    monkeypatch.setattr(prm, "score_actions", lambda *arguments: [np.array([0.9, 0.1])])
+    section = SimpleNamespace(ranking_margin=0.6, batch_tokens=1)
+    stage = SimpleNamespace(seed=1, params=SimpleNamespace(prm=section))
+    found = prm.ranking(None, SimpleNamespace(renderer=None), [item, replace(item, tried=())], stage)
+    assert [found[name]["pairs"] for name in ("ranking", "ranking_of_all")] == [0, 1]
+    # apart by more than 0.6 in the first play alone, which the second contradicts
+    assert (found["ranking"]["half_pairs"], found["ranking"]["half_accuracy"], found["ranking"]["ceiling"]) == (
+        0.5,
+        1,
+        0,
+    )
+    assert found["choosing"]["gain"] == pytest.approx(0.125)
+    assert found["choosing"]["headroom"] == pytest.approx(-0.375)  # the mean of -0.5 and -0.25
 
 
 @pytest.mark.parametrize(("end", "launch"), [(103.0, 1.0), (104.01, 0.0), (99.0, 4.0)])

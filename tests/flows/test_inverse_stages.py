@@ -117,6 +117,7 @@ def what_was_learnt_from():
     assert set(expert["next_action"]) <= admissible and expert["next_action"].nunique() > 3
     figures = json.loads(layout.metrics("prm-1").read_text())
     assert figures["ranking"]["pairs"] > 0  # measured, on held-out games
+    assert figures["choosing"]["states"] > 0 and figures["choosing"]["headroom"] is not None
     assert 0 <= figures["validation"]["auc"] <= 1
     first_curve, second_curve = (json.loads((layout.PLOTS / f"prm-{i}.json").read_text()) for i in (1, 2))
     assert second_curve[0]["prm_loss"] < first_curve[0]["prm_loss"]  # it goes on with the PRM before

@@ -1,24 +1,28 @@
 """Ranking accuracy: by hand on a few states, its interval on many, and what counts as better than chance."""
 
+from math import comb
+
 import numpy as np
 import pytest
 
-from agentprm_core.prm.ranking import ranking_accuracy
+from agentprm_core.prm.ranking import choice_gain, ranking_accuracy
 
 
 def test_by_hand():
     state = ["a", "a", "a", "b", "b", "c"]
-    q = np.array([0.1, 0.5, 0.9, 0.3, 0.3, 1.0])
+    q = np.array([[0.1], [0.5], [0.9], [0.3], [0.3], [1.0]])
     score = np.array([0.2, 0.1, 0.9, 0.5, 0.6, 0.5])
     figures = ranking_accuracy(state, q, score, seed=0)
     # a: 0.1<0.5 wrong, 0.1<0.9 right, 0.5<0.9 right; b has equal returns; c has one action
     assert (figures["states"], figures["pairs"]) == (1, 3)
     assert figures["accuracy"] == pytest.approx(2 / 3)
-    assert figures["gain"] == figures["headroom"] == pytest.approx(0.4)
+    assert [figures[f"{name}{end}"] for name in ("half_accuracy", "ceiling") for end in ("", "_low")] == [None] * 4
+    chosen = choice_gain(state, q, score, seed=0)
+    assert (chosen["states"], chosen["gain"], chosen["headroom"]) == (2, pytest.approx(0.2), None)  # 0.4 and 0 at b
 
 
 def test_equal_scores_count_half_and_the_margin_leaves_pairs_out():
-    q, score = np.array([0.0, 0.5, 0.52]), np.array([0.3, 0.3, 0.1])
+    q, score = np.array([[0.0], [0.5], [0.52]]), np.array([0.3, 0.3, 0.1])
     assert ranking_accuracy([1, 1, 1], q, score, seed=0)["accuracy"] == pytest.approx(0.5 / 3)
     figures = ranking_accuracy([1, 1, 1], q, score, seed=0, margin=0.1)
     assert (figures["pairs"], figures["accuracy"]) == (2, 0.25)
@@ -30,9 +34,11 @@ def test_better_than_chance_takes_the_whole_interval(skill, better):
     state = np.repeat(np.arange(60), 4)
     q = rng.random(240)
     score = skill * q + rng.random(240)
-    figures = ranking_accuracy(state, q, score, seed=1)
+    figures = ranking_accuracy(state, q[:, None], score, seed=1)
     assert figures["accuracy_low"] < figures["accuracy"] < figures["accuracy_high"]
-    assert figures["gain_low"] < figures["gain"] < figures["gain_high"]
+    chosen = choice_gain(state, q[:, None], score, seed=1)
+    assert chosen["gain_low"] < chosen["gain"] < chosen["gain_high"]
+    assert (chosen["gain_low"] > 0) == better
     assert figures["better_than_chance"] is better
 
 
@@ -41,16 +47,82 @@ def test_the_interval_covers_one_half_for_random_scores_nearly_always():
     state = np.repeat(np.arange(30), 3)
     inside = 0
     for trial in range(40):
-        figures = ranking_accuracy(state, rng.random(90), rng.random(90), seed=trial)
+        figures = ranking_accuracy(state, rng.random((90, 1)), rng.random(90), seed=trial)
         inside += figures["accuracy_low"] <= 0.5 <= figures["accuracy_high"]
     assert inside >= 34
 
 
 def test_nothing_to_compare_is_not_better_than_chance():
-    figures = ranking_accuracy(["a", "b"], np.array([0.1, 0.9]), np.array([0.1, 0.9]), seed=0)
+    alone = (["a", "b"], np.array([[0.1, 0.2], [0.9, 0.8]]), np.array([0.1, 0.9]))
+    figures = ranking_accuracy(*alone, seed=0)
     assert (figures["pairs"], figures["accuracy"], figures["better_than_chance"]) == (0, None, False)
+    assert (figures["half_pairs"], figures["half_accuracy"], figures["ceiling"]) == (0, None, None)
+    chosen = choice_gain(*alone, seed=0)
+    assert (chosen["states"], chosen["gain"], chosen["headroom"]) == (0, None, None)
 
 
 def test_lengths_must_agree():
-    with pytest.raises(ValueError, match="2 states, 2 returns and 1 scores"):
-        ranking_accuracy(["a", "b"], np.zeros(2), np.zeros(1), seed=0)
+    with pytest.raises(ValueError, match="2 states, 2 rows of returns and 1 scores"):
+        ranking_accuracy(["a", "b"], np.zeros((2, 6)), np.zeros(1), seed=0)
+
+
+def plays(worth: float, states=800, actions=3, count=6):
+    """States, won plays of their actions, whose chances of winning lie ``worth`` apart around ½, and these chances."""
+    rng = np.random.default_rng(5)
+    truth_SA = 0.5 + worth * (np.tile(np.arange(actions), (states, 1)) - (actions - 1) / 2)
+    truth_N = rng.permuted(truth_SA, axis=1).ravel()
+    return np.repeat(np.arange(states), actions), rng.random((len(truth_N), count)) < truth_N[:, None], truth_N
+
+
+def test_pure_noise_has_no_order_and_nothing_to_gain_though_its_best_returned_more():
+    state, won, _ = plays(worth=0.0)
+    score = np.random.default_rng(6).random(len(state))
+    figures, chosen = (f(state, won, score, seed=0) for f in (ranking_accuracy, choice_gain))
+    for name in ("accuracy", "half_accuracy", "ceiling"):
+        assert figures[name] == pytest.approx(0.5, abs=0.02)
+    assert figures["ceiling_low"] < 0.5 < figures["ceiling_high"]
+    best = choice_gain(state, won, won.mean(1), seed=0)["gain"]  # by the very plays that it is measured by
+    assert best > 0.15
+    assert abs(chosen["headroom"]) < 0.015 and chosen["headroom_low"] < 0 < chosen["headroom_high"]
+
+
+def test_what_plays_can_tell_of_a_true_order():
+    """Against the exact figures, from all outcomes of three and of six plays of each action."""
+    chances = (0.25, 0.5, 0.75)
+    state, won, truth = plays(worth=0.25)
+    figures, chosen = (f(state, won, truth, seed=0) for f in (ranking_accuracy, choice_gain))
+    assert chosen["gain"] == pytest.approx(0.25, abs=0.015)
+    three, six = (
+        [np.array([comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]) for p in chances] for n in (3, 6)
+    )
+    right, wrong = ordered(three)
+    tied, pairs = 1 - right - wrong, (right + wrong).sum()
+    assert figures["half_accuracy"] == pytest.approx(right.sum() / pairs, abs=0.015)
+    ceiling = (right * (right + tied / 2) + wrong * (wrong + tied / 2)).sum() / pairs
+    assert figures["ceiling"] == pytest.approx(ceiling, abs=0.02)
+    right, wrong = ordered(six)
+    assert figures["accuracy"] == pytest.approx(right.sum() / (right + wrong).sum(), abs=0.015)
+    picked = 0.0
+    for counts in np.ndindex(4, 4, 4):
+        best = np.array(counts) == max(counts)
+        picked += np.prod([three[a][k] for a, k in enumerate(counts)]) * (best @ [-0.25, 0, 0.25]) / best.sum()
+    assert chosen["headroom"] == pytest.approx(picked, abs=0.02)
+
+
+def ordered(wins_A: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The chances that plays put two actions in their true order, and in the contrary, for each pair."""
+    joint = [np.outer(wins_A[worse], wins_A[better]) for worse, better in ((0, 1), (0, 2), (1, 2))]
+    return np.array([np.triu(j, 1).sum() for j in joint]), np.array([np.tril(j, -1).sum() for j in joint])
+
+
+def test_halves_by_hand():
+    state, score = ["a", "a", "b", "b"], np.array([0.9, 0.1, 0.9, 0.1])
+    won = np.array([[1, 1], [0, 1], [1, 0], [0, 1]], float)
+    figures = ranking_accuracy(state, won, score, seed=0)
+    assert (figures["pairs"], figures["accuracy"]) == (1, 1.0)  # b's actions returned alike
+    # judged by the first play: 1 > 0 at a, where the second play ties, and 1 > 0 at b, where it says the contrary; by
+    # the second: nothing at a, 0 < 1 at b, where first play and score say the contrary
+    assert (figures["half_pairs"], figures["half_accuracy"]) == (1.5, pytest.approx(2 / 3))
+    assert figures["ceiling"] == pytest.approx(0.5 / 3)
+    # chosen by the second, as the first returned: tie at a 0, at b -0.5; by the first, as the second: 0 and -0.5
+    assert choice_gain(state, won, score, seed=0)["headroom"] == pytest.approx(-0.25)
