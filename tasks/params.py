@@ -71,9 +71,10 @@ class Demos(Section):
 
 
 class Lora(Section):
-    rank: Count
+    rank: CountOrNone
+    """0: no adapter, all weights are trained."""
     alpha: Count
-    modules: list[str]
+    modules: Annotated[list[str], Field(min_length=1)]
 
 
 class Model(Section):
@@ -85,7 +86,7 @@ class Model(Section):
     kv_heads: Count
     context: Count
     max_action_tokens: Annotated[int, Field(ge=2, strict=True)]
-    lora: Lora | None
+    lora: Lora
 
 
 class Training(Section):
@@ -412,7 +413,10 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if "lookahead" in params.evaluate.decoding and params.model.source != "scratch":
         allowed = "lookahead only with model.source scratch: its world model writes what the plain format reads"
         yield "evaluate.decoding", params.evaluate.decoding, allowed
-    if params.model.source != "scratch" or params.model.lora is not None:
+    if params.model.lora.rank and params.model.source == "scratch":
+        allowed = "0 for a policy trained from scratch, whole; an adapter is of a published model (model.source)"
+        yield "model.lora.rank", params.model.lora.rank, allowed
+    if params.model.source != "scratch":
         for name in ("sft", "prm", "policy"):
             if getattr(params, name).optimizer == "muon":
                 allowed = "set it to adamw in sft, prm and policy, as only models trained from scratch take muon"

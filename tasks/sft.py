@@ -16,7 +16,7 @@ from agentprm_core.types import EPISODES, Episode
 from tasks import layout
 from tasks.compute import training_settings, use
 from tasks.lineage import parents
-from tasks.params import Model, Params, Sft
+from tasks.params import Lora, Params, Sft
 from tasks.stage import Stage, StageError, run_stage, write_json
 
 
@@ -48,7 +48,7 @@ def starting_policy(params: Params, demos: list[Episode], seed: int) -> Policy:
     section = params.model
     if section.source != "scratch":
         policy = load_policy(section.source, device=params.compute.device)
-        return with_lora(policy, section) if section.lora else policy
+        return with_lora(policy, section.lora) if section.lora.rank else policy
     texts = {text for demo in demos for turn in demo.turns for text in (turn.observation, *turn.admissible)}
     tokenizer = train_tokenizer(sorted(texts), section.context)
     model = new_model(
@@ -75,14 +75,14 @@ def with_reasons(policy: Policy, demos: list[Episode], section: Sft) -> list[Epi
     return rationalised(policy, demos, max_tokens=section.reason_tokens, batch_tokens=section.batch_tokens)
 
 
-def with_lora(policy: Policy, section: Model) -> Policy:
+def with_lora(policy: Policy, section: Lora) -> Policy:
     """The same policy with a fresh LoRA adapter to train."""
     from peft import LoraConfig, get_peft_model
 
     lora = LoraConfig(
-        r=section.lora.rank,
-        lora_alpha=section.lora.alpha,
-        target_modules=list(section.lora.modules),
+        r=section.rank,
+        lora_alpha=section.alpha,
+        target_modules=list(section.modules),
         task_type="CAUSAL_LM",
     )
     return Policy(get_peft_model(policy.model, lora), policy.tokenizer, policy.renderer, policy.digest)

@@ -54,7 +54,7 @@ def test_an_unknown_profile_names_those_there_are(project):
 
 
 def test_there_are_profiles_for_other_games_and_machines():
-    assert {"alfworld", "gpu", "inverse", "smoke"} <= set(NAMES)
+    assert {"alfworld", "gpu", "inverse", "llama3b", "smoke"} <= set(NAMES)
 
 
 def test_published_games_are_somewhere(project):

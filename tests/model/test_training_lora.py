@@ -1,22 +1,30 @@
 """LoRA all the way: fine-tuning, a PRM from a tuned policy, checkpoints, an update that starts from a loaded one."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from peft import LoraConfig, get_peft_model
 
 from agentprm_core.improve.online_dpo import DpoSettings, train_online_dpo
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import SftSettings, train_sft
-from agentprm_core.policy.models import load_policy, save_policy
+from agentprm_core.policy.models import load_policy, new_model, save_policy
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.rows import Labelled
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.train import PrmSettings, train_prm
+from tasks.params import PARAMS, validate
+from tasks.profile import load_profile, overridden
+from tasks.sft import starting_policy
+from tests.chat import byte_tokenizer
 from tests.model import text_world
 
+ROOT = Path(__file__).parents[2]
+CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 SFT = SftSettings(learning_rate=1e-2, batch_tokens=1024, seed=0, steps=8)
 
 
@@ -104,3 +112,35 @@ def test_the_anchor_may_be_another_adapter(renderer, tuned):
         torch.testing.assert_close(policy.model(input_ids=ids).logits, first.model(input_ids=ids).logits)
     assert torch.equal(policy.model(input_ids=ids).logits, moved)
     assert (moved - first.model(input_ids=ids).logits).abs().max() > 0.01
+
+
+def test_the_profile_of_a_published_model_trains_an_adapter_of_it(tmp_path):
+    """A tiny chat model in the place of the one of 3B: the profile's parameters, an adapter as π₀, one as its PRM."""
+    tokenizer = byte_tokenizer(CHATML)
+    tiny = new_model(tokenizer, width=16, layers=1, heads=2, kv_heads=1, context=8192, seed=1)
+    save_policy(tiny, tokenizer, tmp_path / "published")
+    here = {"model": {"source": str(tmp_path / "published")}, "compute": {"device": "cpu"}}
+    raw = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), load_profile("llama3b", ROOT / "profiles"))
+    assert validate(raw, "llama3b").model.lora.rank == 32
+    params = validate(overridden(raw, here), "llama3b")
+    policy = starting_policy(params, [], params.seed)
+    adapter = policy.model.peft_config["default"]
+    assert (adapter.r, adapter.lora_alpha, adapter.target_modules) == (32, 64, set(params.model.lora.modules))
+    assert {name for name, p in policy.model.named_parameters() if p.requires_grad} == {
+        name for name, _ in policy.model.named_parameters() if ".lora_" in name
+    }
+    settings = SftSettings(params.sft.learning_rate, 4096, 0, steps=2, gradient_checkpointing=True, warmup=0.0)
+    model, _ = train_sft(text_world.episodes(4), policy.renderer, policy.model, settings, tmp_path / "scratch")
+    assert all(weight.abs().max() > 0 for name, weight in weights_of(model, "adapter").items() if "lora_B" in name)
+    save_policy(model, tokenizer, tmp_path / "policy")
+    prm = new_prm(load_policy(tmp_path / "policy").model)
+    assert any(".lora_" in name for name, p in prm.named_parameters() if p.requires_grad)
+
+
+def test_rank_0_trains_all_weights(base):
+    raw = yaml.safe_load((ROOT / PARAMS).read_text())
+    changes = {name: {"optimizer": "adamw"} for name in ("sft", "prm", "policy")}
+    params = validate(overridden(raw, {"model": {"source": str(base)}, **changes}), "params.yaml")
+    model = starting_policy(params, [], params.seed).model
+    assert not hasattr(model, "peft_config")
+    assert all(p.requires_grad for p in model.parameters())
