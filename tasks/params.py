@@ -165,6 +165,8 @@ class Prm(Training):
     """``previous``: on the trunk of π_{i−1}. ``prm``: on with the PRM of the iteration before, where there is one."""
     epochs: Annotated[float, Field(gt=0)]
     observation_weight: NotNegative
+    likelihood: NotNegative
+    """κ: the weight of log π_φ(a|s), under the PRM's own trunk, in the logit of Q_φ(s,a)."""
     margin: NotNegative
     """Of the relative loss: the least difference of Q̂ that makes a pair."""
     beta: NotNegative
@@ -421,6 +423,9 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
             if getattr(params, name).optimizer == "muon":
                 allowed = "set it to adamw in sft, prm and policy, as only models trained from scratch take muon"
                 yield f"{name}.optimizer", "muon", allowed
+        if params.prm.likelihood:
+            allowed = "0 with a published model.source, whose output need not be its embedding"
+            yield "prm.likelihood", params.prm.likelihood, allowed
     if params.policy.save_every % params.policy.refresh_every:
         allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
         yield "policy.save_every", params.policy.save_every, allowed

@@ -137,11 +137,12 @@ def start(stage: Stage, policy: Policy):
         stage.read(layout.prm(stage.prev))
         return load_policy(layout.prm(stage.prev), kind="prm", device=stage.params.compute.device).model
     if section.start in ("previous", "prm"):
-        return new_prm(policy.model)
+        return new_prm(policy.model, section.likelihood)
     if section.start == "sft":
-        return new_prm(load_policy(layout.policy(0), device=stage.params.compute.device).model)
+        return new_prm(load_policy(layout.policy(0), device=stage.params.compute.device).model, section.likelihood)
     sizes = {name: getattr(model, name) for name in ("width", "layers", "heads", "kv_heads", "context")}
-    return new_prm(new_model(policy.tokenizer, **sizes, seed=stage.seed).to(stage.params.compute.device))
+    fresh = new_model(policy.tokenizer, **sizes, seed=stage.seed).to(stage.params.compute.device)
+    return new_prm(fresh, section.likelihood)
 
 
 def ranking(model, policy: Policy, held_out: Sequence[Labelled], stage: Stage) -> dict:

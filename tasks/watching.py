@@ -72,7 +72,9 @@ def _auditor(stage: Stage, policy: Policy, held_out: Sequence[Labelled]) -> Poli
         epochs=section.epochs,
         observation_weight=section.observation_weight,
     )
-    model, _ = train_prm(held_out, policy.renderer, new_prm(policy.model), settings, stage.scratch / "auditor")
+    model, _ = train_prm(
+        held_out, policy.renderer, new_prm(policy.model, section.likelihood), settings, stage.scratch / "auditor"
+    )
     return Policy(model.eval(), policy.tokenizer, policy.renderer, "")
 
 

@@ -86,10 +86,11 @@ class Conversations:
         *,
         reads: int = 0,
         branches: Sequence[Sequence[int]] = (),
+        throughout: bool = False,
     ) -> Extension:
         """What the model reads next: all that is pending, then ``feed`` after the first ``keep`` tokens of the path.
 
-        ``reads`` of the last tokens are wanted, or those of ``branches``.
+        ``reads`` of the last tokens are wanted, and the last of each of ``branches`` or all of them (``throughout``).
         """
         pending = talk.pending
         if not pending and len(feed) < reads:  # asked again at a state read already
@@ -98,7 +99,7 @@ class Conversations:
         self.runner.cache.cut(talk.slot, talk.known + (0 if pending else keep))
         talk.path = [*talk.path[:keep], *feed]
         talk.known = len(talk.tokens)
-        extension = Extension(talk.slot, [*pending, *feed], reads, branches)
+        extension = Extension(talk.slot, [*pending, *feed], reads, branches, throughout)
         talk.read += len(extension.tokens) + sum(map(len, branches))
         return extension
 

@@ -38,6 +38,13 @@ class Extension:
     reads: int = 1
     """How many of the last tokens are read; 0 where only branches are, each at its last token."""
     branches: Sequence[Sequence[int]] = ()
+    throughout: bool = False
+    """Whether branches are read at all their tokens."""
+
+    @property
+    def places(self) -> int:
+        """How many are read."""
+        return self.reads + (sum(map(len, self.branches)) if self.throughout else len(self.branches))
 
 
 class CachedModel:
@@ -120,7 +127,7 @@ class _Pack:
     @classmethod
     def of(cls, extensions: Sequence[Extension], cache: KeyValueCache, context: int) -> _Pack:
         """Slots are sorted by their new tokens, then by what they hold: neighbours share a bucket of attention."""
-        reads = [extension.reads + len(extension.branches) for extension in extensions]
+        reads = [extension.places for extension in extensions]
         totals = [len(extension.tokens) + sum(map(len, extension.branches)) for extension in extensions]
         order = sorted(range(len(extensions)), key=lambda i: (totals[i], reads[i], cache.lengths[extensions[i].slot]))
         tokens: list[int] = []
@@ -177,7 +184,7 @@ def _fan_out(
         tokens += branch
         segments.append((extension.slot, row, position, len(branch)))
         row += len(branch)
-        read.append(len(tokens) - 1)
+        read += range(len(tokens) - (len(branch) if extension.throughout else 1), len(tokens))
 
 
 def _check_room(extension: Extension, rows: int, cache: KeyValueCache, context: int) -> None:

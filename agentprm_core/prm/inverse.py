@@ -32,7 +32,7 @@ from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings, fit
 from agentprm_core.training.tree import tree_row
 from agentprm_core.types import Episode
 
-_COLUMNS = ("weight", "scored", "next", "expert", "observation")
+_COLUMNS = ("weight", "scored", "span", "next", "expert", "observation")
 _EPSILON = 1e-7
 
 
@@ -91,7 +91,7 @@ def validate_inverse(
     """:func:`agentprm_core.prm.validation.validate` of σ(r) against who decided the turn. Its ``auc`` says how well
     the expert's turns are told from the learner's; at ½ the policy plays as the expert does."""
     rows = [inverse_row(item, renderer) for item in held_out]
-    everything = [replace(row, columns={"weight": row.columns["scored"]}) for row in rows]
+    everything = [replace(row, columns={"weight": row.columns["scored"], "span": row.columns["span"]}) for row in rows]
     rewards, experts = [], []
     for row, q_M in zip(rows, score_rows(prm, everything, settings.batch_tokens)):
         batch = {name: torch.from_numpy(row.columns[name]) for name in ("weight", "scored", "next", "expert")}
@@ -113,9 +113,9 @@ def inverse(logit_M: torch.Tensor, batch: dict, *, gamma: float) -> torch.Tensor
 
 
 def inverse_row(item: InverseEpisode, renderer: Renderer) -> Row:
-    """Columns: ``weight`` (at a decided turn's end), ``scored`` (1 there and at a branch's end), ``next`` (how many
-    scores further on Q(s',a') stands; 0 at the last turn), ``expert``, ``observation`` (1 on tokens the world wrote,
-    but for the very first).
+    """Columns: ``weight`` (at a decided turn's end), ``scored`` (1 there and at a branch's end), ``span`` (there, the
+    tokens of the action), ``next`` (how many scores further on Q(s',a') stands; 0 at the last turn), ``expert``,
+    ``observation`` (1 on tokens the world wrote, but for the very first).
 
     Raises:
         ValueError: an expert's episode without one resampled action a turn but the first; names the episode.
@@ -133,6 +133,7 @@ def inverse_row(item: InverseEpisode, renderer: Renderer) -> Row:
     for turn in range(episode.start, episode.length):
         end = rendered.action_ends[turn]
         columns["weight"][end], columns["scored"][end], columns["expert"][end] = item.weight, 1.0, item.expert
+        columns["span"][end] = end - rendered.action_starts[turn] + 1
         if turn + 1 == episode.length:
             continue
         columns["next"][end] = 1.0
@@ -141,7 +142,7 @@ def inverse_row(item: InverseEpisode, renderer: Renderer) -> Row:
             columns["next"][end] = episode.length - turn + len(branches)
             tokens = action_tokens(renderer, *item.after[turn])
             own = _empty(len(tokens))
-            own["scored"][-1] = 1.0
+            own["scored"][-1], own["span"][-1] = 1.0, len(tokens)
             branches.append((rendered.action_starts[turn + 1], tokens, own))
     return tree_row(rendered.input_ids, columns, branches)
 

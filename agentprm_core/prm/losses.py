@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
-from agentprm_core.training.attention import forward
+from agentprm_core.prm.model import action_logits, surprise
 from agentprm_core.training.packing import Row
 from agentprm_core.training.trainer import Losses, Objective
 
@@ -54,16 +54,15 @@ def prm_objective(loss: Callable[..., torch.Tensor], observation_weight: float, 
     ``scored`` is above 0."""
 
     def objective(model: torch.nn.Module, batch: dict) -> Losses:
-        out = forward(model, batch, output_hidden_states=observation_weight > 0)
-        main = loss(out.logits[0, batch[scored] > 0, 0].float(), batch)
+        logit_M, out = action_logits(model, batch, batch[scored] > 0, output_hidden_states=observation_weight > 0)
+        main = loss(logit_M, batch)
         metrics = {"prm_loss": (main.detach(), batch["weight"].sum())}
         if observation_weight == 0:
             return Losses(main, metrics)
         of_world_N = batch["observation"] > 0
-        embedding_VW = getattr(model, "module", model).get_input_embeddings().weight
-        logits_PV = out.hidden_states[-1][0, batch["parent"][of_world_N]] @ embedding_VW.T
-        surprise = F.cross_entropy(logits_PV.float(), batch["input_ids"][of_world_N], reduction="sum")
-        metrics["observation_loss"] = (surprise.detach(), of_world_N.sum())
-        return Losses(main + observation_weight * surprise, metrics)
+        hidden_PW = out.hidden_states[-1][0, batch["parent"][of_world_N]]
+        surprised = surprise(model, hidden_PW, batch["input_ids"][of_world_N]).sum()
+        metrics["observation_loss"] = (surprised.detach(), of_world_N.sum())
+        return Losses(main + observation_weight * surprised, metrics)
 
     return objective

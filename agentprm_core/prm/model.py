@@ -1,4 +1,14 @@
-"""A process reward model from a policy: the same transformer, with one score a token instead of a vocabulary."""
+"""A process reward model from a policy: the same transformer, with one score a token instead of a vocabulary.
+
+    logit Q_φ(s, a) = w·h(s, a) + κ log π_φ(a | s)
+
+h(s, a) is the hidden state at the action's end mark and π_φ what the trunk predicts through its transposed embedding,
+as the policy it starts from does. Which action fits a state the policy knows before it acts, as a distribution; the
+score is read after the action, where that is gone. κ = 0 (the papers) leaves the comparison to be learnt anew from
+labels; with κ > 0 the trunk's log-likelihood is where the PRM starts from, and labels move it (ours).
+
+Shapes: ``N`` packed tokens, ``M`` scored actions, ``P`` tokens of those.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +16,31 @@ import copy
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
+from agentprm_core.errors import DataError
+from agentprm_core.training.attention import forward
 
-def new_prm(policy: PreTrainedModel) -> PreTrainedModel:
+
+def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel:
     """A token classifier with one label on the policy's own weights, starting at Q = ½ everywhere.
 
     The policy is left as it is. One with a LoRA adapter gives a PRM with an adapter of the same shape, which starts as
     the policy's; adapter and score head are trained. Without dropout, so that training on trees and on plain rows are
-    the same.
+    the same. ``likelihood``: κ, kept in the checkpoint's configuration.
+
+    Raises DataError for κ > 0 where the embedding is not also the output.
     """
     tuned = hasattr(policy, "peft_config")
     base = policy.get_base_model() if tuned else policy
     config = copy.deepcopy(base.config)
+    if likelihood and not config.tie_word_embeddings:
+        raise DataError(
+            "likelihood needs a model whose embedding is also its output (tie_word_embeddings): set prm.likelihood to 0"
+        )
     config.num_labels = 1
+    config.likelihood = likelihood
     config.classifier_dropout = 0.0
     prm = AutoModelForTokenClassification.from_config(config, dtype=base.dtype)
     trunk = getattr(base, base.base_model_prefix).state_dict()
@@ -30,6 +51,41 @@ def new_prm(policy: PreTrainedModel) -> PreTrainedModel:
             weight.zero_()
     prm.to(base.device)
     return _with_adapter_of(policy, prm) if tuned else prm
+
+
+def likelihood_weight(prm: torch.nn.Module) -> float:
+    """κ of a PRM, wrapped for several processes or not."""
+    return float(getattr(getattr(prm, "module", prm).config, "likelihood", 0.0))
+
+
+def action_logits(prm: torch.nn.Module, batch: dict, scored_N: torch.Tensor, **options: object) -> tuple:
+    """(M,) logits of Q_φ where ``scored_N``, float32, and the model's output on the batch. The column ``span`` says at
+    each scored token how many tokens its action has, itself included. ``options`` are the model's."""
+    weight = likelihood_weight(prm)
+    if weight:
+        options["output_hidden_states"] = True
+    out = forward(prm, batch, **options)
+    logit_M = out.logits[0, scored_N, 0].float()
+    return (
+        logit_M + weight * _log_likelihood(prm, batch, out.hidden_states[-1][0], scored_N) if weight else logit_M
+    ), out
+
+
+def surprise(prm: torch.nn.Module, hidden_PW: torch.Tensor, ids_P: torch.Tensor) -> torch.Tensor:
+    """(P,) nats: −log π_φ of each token after the token with this hidden state, float32."""
+    embedding_VW = getattr(prm, "module", prm).get_input_embeddings().weight
+    return F.cross_entropy((hidden_PW @ embedding_VW.T).float(), ids_P, reduction="none")
+
+
+def _log_likelihood(prm: torch.nn.Module, batch: dict, hidden_NW: torch.Tensor, scored_N: torch.Tensor) -> torch.Tensor:
+    """(M,) log π_φ(a | s) of the actions that end where ``scored_N``."""
+    end_M = scored_N.nonzero()[:, 0]
+    span_M = batch["span"][end_M].long()
+    action_P = torch.repeat_interleave(torch.arange(len(end_M), device=end_M.device), span_M)
+    within_P = torch.arange(len(action_P), device=end_M.device) - (span_M.cumsum(0) - span_M)[action_P]
+    token_P = (end_M - span_M + 1)[action_P] + within_P
+    nll_P = surprise(prm, hidden_NW[batch["parent"][token_P]], batch["input_ids"][token_P])
+    return nll_P.new_zeros(len(end_M)).index_add(0, action_P, -nll_P)
 
 
 def _with_adapter_of(policy: PreTrainedModel, prm: PreTrainedModel) -> PreTrainedModel:

@@ -50,8 +50,8 @@ def action_tokens(renderer: Renderer, action: str, reason: str = "") -> tuple[in
 
 
 def prm_row(labelled: Labelled, renderer: Renderer) -> Row:
-    """Columns: ``weight`` (1 where a score is read), ``q``, ``state`` (turn + 1 there), ``observation`` (1 on tokens
-    the world wrote, but for the very first).
+    """Columns: ``weight`` (1 where a score is read), ``q``, ``state`` (turn + 1 there), ``span`` (there, the tokens of
+    the action), ``observation`` (1 on tokens the world wrote, but for the very first).
 
     Raises:
         DataError: labels outside [0, 1] or not one a turn; names the episode.
@@ -66,21 +66,22 @@ def prm_row(labelled: Labelled, renderer: Renderer) -> Row:
     rendered = renderer.episode(episode.turns)
     columns = _empty(len(rendered.input_ids))
     columns["observation"][1:] = ~np.array(rendered.is_action[1:])
-    for turn, (end, q) in enumerate(zip(rendered.action_ends, q_T)):
+    for turn, (begin, end, q) in enumerate(zip(rendered.action_starts, rendered.action_ends, q_T)):
         if not np.isnan(q):
-            _mark(columns, end, turn, q)
+            _mark(columns, end, turn, q, end - begin + 1)
     branches = []
     for tried in labelled.tried:
         tokens = action_tokens(renderer, tried.action, tried.reason)
         own = _empty(len(tokens))
-        _mark(own, -1, tried.turn, tried.q)
+        _mark(own, -1, tried.turn, tried.q, len(tokens))
         branches.append((rendered.action_starts[tried.turn], tokens, own))
     return tree_row(rendered.input_ids, columns, branches)
 
 
 def _empty(tokens: int) -> dict[str, np.ndarray]:
-    return {name: np.zeros(tokens, np.float32) for name in ("weight", "q", "state", "observation")}
+    return {name: np.zeros(tokens, np.float32) for name in ("weight", "q", "state", "span", "observation")}
 
 
-def _mark(columns: dict[str, np.ndarray], at: int, turn: int, q: float) -> None:
-    columns["weight"][at], columns["q"][at], columns["state"][at] = 1.0, q, turn + 1
+def _mark(columns: dict[str, np.ndarray], at: int, turn: int, q: float, span: int) -> None:
+    for name, value in (("weight", 1.0), ("q", q), ("state", turn + 1), ("span", span)):
+        columns[name][at] = value

@@ -9,8 +9,9 @@ import torch
 from transformers import PreTrainedModel
 
 from agentprm_core.policy.prompt import Renderer
+from agentprm_core.prm.model import action_logits
 from agentprm_core.prm.rows import Labelled, Tried, prm_row
-from agentprm_core.training.attention import forward, packed_attention, to_device
+from agentprm_core.training.attention import packed_attention, to_device
 from agentprm_core.training.packing import Row, cut, pack
 from agentprm_core.types import Episode
 
@@ -50,7 +51,7 @@ def score_rows(prm: PreTrainedModel, rows: Sequence[Row], batch_tokens: int) -> 
         for numbers in cut(range(len(rows)), [len(row) for row in rows], batch_tokens):
             batch = to_device(pack([rows[i] for i in numbers]), prm.device)
             scored_N = batch["weight"] > 0
-            q_M = forward(prm, batch).logits[0, scored_N, 0].float().sigmoid()
+            q_M = action_logits(prm, batch, scored_N)[0].sigmoid()
             counts = torch.bincount(batch["row"][scored_N], minlength=len(numbers))
             scores += [q.cpu().numpy() for q in q_M.split(counts.tolist())]
     prm.train(training)

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
+
 from agentprm_core.policy.conversations import Conversation, Conversations
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.runner import Extension
 from agentprm_core.policy.sampler import Decision
+from agentprm_core.prm.model import likelihood_weight, surprise
 
 BRANCH_ROOM = 128
 """Tokens of candidates read in one go for a state; more are read in rounds."""
@@ -56,7 +59,7 @@ class PrmScorer:
     def __init__(self, prm: Policy, *, slots: int, context: int, max_action_tokens: int) -> None:
         self._room = max(BRANCH_ROOM, max_action_tokens + 1)
         self._talks = Conversations(prm, slots=slots, context=context, branch_room=self._room)
-        self._reserve = max_action_tokens
+        self._reserve, self._prm, self._likelihood = max_action_tokens, prm.model, likelihood_weight(prm.model)
         self._open: dict[int, Conversation] = {}
 
     @property
@@ -82,7 +85,7 @@ class PrmScorer:
         return talk.read
 
     def score(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
-        """Sigmoid of the PRM's logit at each candidate's end mark."""
+        """Sigmoid of the PRM's logit of each candidate (:mod:`agentprm_core.prm.model`)."""
         rounds = [_Round(self._open[seat], [self._spell(c) for c in candidates], []) for seat, candidates in asked]
         left = [one for one in rounds if one.branches]
         while left:
@@ -95,12 +98,36 @@ class PrmScorer:
         extensions: list[Extension] = []
         for one in rounds:
             now = self._fitting(one.branches)
-            extensions.append(self._talks.extension(one.talk, 0, (), branches=now))
+            whole = self._likelihood > 0  # then what its tokens are predicted from is read too
+            extensions.append(self._talks.extension(one.talk, 0, (), reads=int(whole), branches=now, throughout=whole))
             one.branches = one.branches[len(now) :]
-        runner = self._talks.runner
-        scores = iter(runner.head(runner.extend(extensions))[:, 0].sigmoid().tolist())
+        scores = iter(self._logits(extensions).sigmoid().tolist())
         for one, extension in zip(rounds, extensions):
             one.scores += [next(scores) for _ in extension.branches]
+
+    @torch.inference_mode()
+    def _logits(self, extensions: list[Extension]) -> torch.Tensor:
+        """Of all branches, in order."""
+        runner = self._talks.runner
+        hidden_RW = runner.extend(extensions)
+        if not self._likelihood:
+            return runner.head(hidden_RW)[:, 0]
+        ends, parents, tokens, of_branch, first = [], [], [], [], 0
+        for extension in extensions:
+            at = first + 1  # the last token of the history, then the branches end to end
+            for branch in extension.branches:
+                parents += [first, *range(at, at + len(branch) - 1)]
+                of_branch += [len(ends)] * len(branch)
+                tokens += branch
+                at += len(branch)
+                ends.append(at - 1)
+            first = at
+        ends, parents, tokens, of_branch = (
+            torch.tensor(x, device=runner.device) for x in (ends, parents, tokens, of_branch)
+        )
+        score_B = runner.head(hidden_RW[ends])[:, 0]
+        nll_P = surprise(self._prm, hidden_RW[parents], tokens)
+        return score_B + self._likelihood * score_B.new_zeros(len(ends)).index_add(0, of_branch, -nll_P)
 
     def _fitting(self, branches: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """As many as there is room for, at least one."""

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 RAW = yaml.safe_load((ROOT / PARAMS).read_text())
 LORA = {"rank": 16, "alpha": 32, "modules": ["q_proj", "v_proj"]}
 ADAMW = {name: {"optimizer": "adamw"} for name in ("sft", "prm", "policy")}
+PUBLISHED = {**ADAMW, "prm": {"optimizer": "adamw", "likelihood": 0.0}}
 
 
 def changed(key: str, value: object) -> dict:
@@ -102,10 +103,17 @@ def test_what_online_dpo_alone_heeds_is_refused_beside_others(changes, message):
 
 @pytest.mark.parametrize("section", ADAMW)
 def test_muon_is_refused_in_every_stage_that_trains_a_published_model(section):
-    raw = overridden(copy.deepcopy(RAW), {"model": {"source": "some/model", "lora": LORA}, **ADAMW})
+    raw = overridden(copy.deepcopy(RAW), {"model": {"source": "some/model", "lora": LORA}, **PUBLISHED})
     validate(raw, "params.yaml")
     with pytest.raises(ParamsError, match=rf"^params.yaml: {section}.optimizer: 'muon' is not allowed"):
         validate(overridden(raw, {section: {"optimizer": "muon"}}), "params.yaml")
+
+
+def test_the_likelihood_is_refused_where_the_output_need_not_be_the_embedding():
+    raw = overridden(copy.deepcopy(RAW), {"model": {"source": "some/model"}, **PUBLISHED})
+    validate(raw, "params.yaml")
+    with pytest.raises(ParamsError, match=r"^params.yaml: prm.likelihood: 0.3 is not allowed: 0 with a published"):
+        validate(overridden(raw, {"prm": {"likelihood": 0.3}}), "params.yaml")
 
 
 @pytest.mark.parametrize("label", [{"shaping": "potential"}, {"discount_from": "start"}])
@@ -125,7 +133,7 @@ def test_other_labels_than_plain_ones_go_without_branched_states(label):
 )  # fmt: skip
 def test_shares_of_a_games_episodes_are_whole_episodes(key, fits, odd):
     def params(share: float, episodes: int) -> dict:
-        raw = overridden(copy.deepcopy(RAW), {"model": {"source": "some/model"}, **ADAMW})
+        raw = overridden(copy.deepcopy(RAW), {"model": {"source": "some/model"}, **PUBLISHED})
         raw["demos"]["games"] = raw["games"]["train"]
         return overridden(raw, {"rollout": {key: share, "episodes_per_game": episodes}})
 
@@ -140,7 +148,7 @@ def test_reasons_are_refused_where_nobody_writes_or_reads_them():
         "model": {"source": "a/chat-model", "max_action_tokens": 64}, "sft": {"reason_tokens": 40},
         "rollout": {"constrained": False}, "evaluate": {"constrained": False, "decoding": ["greedy", "sample"]},
     }  # fmt: skip
-    raw = overridden(overridden(copy.deepcopy(RAW), ADAMW), chat)
+    raw = overridden(overridden(copy.deepcopy(RAW), PUBLISHED), chat)
     validate(raw, "params.yaml")
     inverse = {"label": {"credit": "inverse"}, "prm": {"loss": "inverse"}, "policy": {"imitation": 0}}
     for changes, allowed in (

@@ -26,10 +26,10 @@ def renderer():
     return text_world.renderer()
 
 
-@pytest.fixture
-def prm(renderer):
+@pytest.fixture(params=[0.0, 0.7], ids=["plain", "likelihood"])
+def prm(renderer, request):
     """A PRM whose scores vary."""
-    model = new_prm(text_world.small_model(renderer, seed=1))
+    model = new_prm(text_world.small_model(renderer, seed=1), request.param)
     torch.manual_seed(2)
     torch.nn.init.normal_(model.score.weight, std=1.0)
     return model.eval()
@@ -46,8 +46,11 @@ def labelled(games, each=1, skill=0.5, first_game=0):
 
 def plain_score(prm, renderer, turns, action):
     """The logit of one (state, action) as a row of its own."""
-    ids = renderer.episode([*turns[:-1], dataclasses.replace(turns[-1], action=action)]).input_ids
-    return prm(input_ids=torch.tensor([ids])).logits[0, -1, 0]
+    rendered = renderer.episode([*turns[:-1], dataclasses.replace(turns[-1], action=action)])
+    first, ids = rendered.action_starts[-1], torch.tensor([rendered.input_ids])
+    out = prm(input_ids=ids, output_hidden_states=True)
+    spoken = (out.hidden_states[-1] @ prm.get_input_embeddings().weight.T).log_softmax(-1)[0, first - 1 : -1]
+    return out.logits[0, -1, 0] + prm.config.likelihood * spoken.gather(1, ids[0, first:, None]).sum()
 
 
 def test_starts_at_one_half_and_leaves_the_policy_alone(renderer):
@@ -77,7 +80,7 @@ def test_bce_over_whole_episodes_is_the_mean_over_plain_rows_with_the_same_gradi
     alone = torch.stack(losses).mean()
     alone.backward()
     torch.testing.assert_close(total, alone, atol=1e-5, rtol=0)
-    torch.testing.assert_close(in_tree, torch.cat([p.grad.flatten() for p in prm.parameters()]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(in_tree, torch.cat([p.grad.flatten() for p in prm.parameters()]), atol=1e-5, rtol=1e-6)
 
 
 def test_scores_of_episodes_and_of_other_actions_are_those_of_plain_rows(prm, renderer):

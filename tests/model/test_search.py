@@ -20,14 +20,18 @@ from tests.model import toy
 GAMES = [toy.game(n) for n in range(6)]
 
 
-@pytest.fixture(scope="module")
-def prm():
+def prm_of(likelihood: float) -> Policy:
     policy = toy.policy(seed=1)
-    model = new_prm(policy.model)
+    model = new_prm(policy.model, likelihood)
     torch.manual_seed(0)
     with torch.no_grad():
         model.score.weight.normal_(std=0.5)
     return Policy(model.eval(), policy.tokenizer, policy.renderer, "prm")
+
+
+@pytest.fixture(scope="module")
+def prm():
+    return prm_of(0.0)
 
 
 def sampler(**changes):
@@ -41,7 +45,12 @@ def scorer(prm, slots=8):
 
 def plain_score(prm, turns):
     rendered = prm.renderer.episode(turns)
-    return prm.model(torch.tensor([rendered.input_ids])).logits[0, rendered.action_ends[-1], 0].sigmoid().item()
+    first, end = rendered.action_starts[-1], rendered.action_ends[-1]
+    ids = torch.tensor([rendered.input_ids])
+    out = prm.model(ids, output_hidden_states=True)
+    spoken = (out.hidden_states[-1] @ prm.model.get_input_embeddings().weight.T).log_softmax(-1)[0, first - 1 : end]
+    likelihood = spoken.gather(1, ids[0, first : end + 1, None]).sum()
+    return (out.logits[0, end, 0] + prm.model.config.likelihood * likelihood).sigmoid().item()
 
 
 def with_action(turn, action):
@@ -53,7 +62,9 @@ def played(player, engine, games=GAMES, seed=4, max_turns=8):
     return sorted(play(player, begun, engine=engine, max_turns=max_turns), key=lambda e: e.game_id)
 
 
-def test_scores_are_those_of_the_plain_prm(toy_engine, prm):
+@pytest.mark.parametrize("likelihood", [0.0, 0.7])
+def test_scores_are_those_of_the_plain_prm(toy_engine, likelihood):
+    prm = prm_of(likelihood)
     scoring = scorer(prm)
     episodes = played(sampler(), toy_engine)
     seats = [scoring.open(e.seed) for e in episodes]
@@ -72,7 +83,9 @@ def test_scores_are_those_of_the_plain_prm(toy_engine, prm):
             scoring.tell(seat, episode.turns[t].action)
 
 
-def test_more_candidates_than_there_is_room_for_are_scored_in_rounds(prm):
+@pytest.mark.parametrize("likelihood", [0.0, 0.7])
+def test_more_candidates_than_there_is_room_for_are_scored_in_rounds(likelihood):
+    prm = prm_of(likelihood)
     scoring = scorer(prm)
     seat = scoring.open(0)
     scoring.see(seat, "You see a cabinet 1.", ("look",))
