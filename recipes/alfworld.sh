@@ -5,7 +5,7 @@
 # Read: data/metrics/iterations.json of each.
 : "${ALFWORLD_DATA:?the folder that alfworld-download filled}"
 inverse=$(python -m tasks.profile inverse) || exit
-games="-S games.source=published -S games.published_root=$ALFWORLD_DATA -S games.train=3553 -S demos.games=3553"
+games="-S games.source=published -S games.published_root=$ALFWORLD_DATA -S games.train=3553 -S demos.games=3553 -S rollout.games=3553"
 games="$games -S games.seen=140 -S games.unseen=0 -S compare.split=seen -S prm.require_ranking=false"
 machine="-S compute.device=${DEVICE:-cpu} -S compute.precision=${PRECISION:-float32}"
 if [ "${DEVICE:-cpu}" = cuda ]; then

@@ -3,5 +3,5 @@
 # Read: the monitor in data/metrics/stages/policy-1.json, success in data/metrics/evaluate-1.json.
 long="-S policy.steps=400 -S policy.monitor.every=40 -S policy.monitor.games=40 -S policy.imitation=0"
 long="$long -S rollout.branch.train_states=0 -S rollout.branch.random_states=0 -S prm.require_ranking=false"
-sh recipes/experiment rollouts-1k $long -S rollout.games=334 evaluate@1
-sh recipes/experiment rollouts-10k $long -S rollout.games=3334 evaluate@1
+sh recipes/experiment rollouts-1k $long -S rollout.games=334 -S rollout.episodes_per_game=3 evaluate@1
+sh recipes/experiment rollouts-10k $long -S rollout.games=3334 -S rollout.episodes_per_game=3 evaluate@1
