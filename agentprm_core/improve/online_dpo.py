@@ -164,7 +164,7 @@ class OnlineDpoTrainer(EpisodeTrainer):
         if self.settings.preference == "winner":
             kept = [pair.as_choice for _, pair in pairs if pair]
         else:
-            kept = [choice.distinct for choice, pair in pairs if pair]
+            kept = [choice.distinct for choice, _ in pairs]
         episode = self._episodes[number]
         imitated = self.settings.imitation > 0 and episode.won
         return choice_row(self._rendered[number], kept, episode.start if imitated else None)

@@ -5,8 +5,9 @@ Both solve max E_{a~π}[Q(s,a)] − β KL(π ‖ π_{i−1}), whose solution is 
 - ``winner`` is DPO: only the order of two actions counts,
   −log σ(β [(log π(a⁺|s) − log π_{i−1}(a⁺|s)) − (log π(a⁻|s) − log π_{i−1}(a⁻|s))]). Its β scales log-ratios; a pair
   that differs by a hair pulls as hard as one that decides the game.
-- ``soft`` uses the scores: among the actions drawn at a state, cross-entropy from π* to π, both normalised over them.
-  Two actions that score alike stay where π_{i−1} had them.
+- ``soft`` uses the scores: cross-entropy from π* to π over the actions drawn at a state and the rest of them. Actions
+  that score alike stay where π_{i−1} had them, and so do all at states where one action was drawn: without those the
+  policy drifts where nothing is compared.
 
 Beside either, ``imitation`` × the mean surprise (nats a token) at the policy's own actions in the episodes it won: the
 episodes are read for their preferences anyway, so this costs next to nothing. It is the NLL term of iterative reasoning
@@ -60,20 +61,46 @@ def dpo_objective(model: torch.nn.Module, batch: dict, beta: float, imitation: f
 
 
 def soft_objective(model: torch.nn.Module, batch: dict, beta: float, imitation: float = 0.0) -> Losses:
-    """Σ over states of the cross-entropy from π* ∝ π_{i−1} exp(Q/β) to π among the actions drawn there."""
+    """Σ over states of the cross-entropy from π* ∝ π_{i−1} exp(Q/β) to π, over the actions drawn there and all others
+    as one more, which scores as the drawn ones do on average: it keeps the drawn ones' share of the probability in
+    place, and a state where one action was drawn keeps it."""
     ratio_J, kl, surprise_I = _look(model, batch)
     ends_N = batch["end"] > 0
     score_J, first_J = batch["score"][ends_N], batch["weight"][ends_N] > 0
-    state_J = first_J.cumsum(0) - 1
+    state_J, states = first_J.cumsum(0) - 1, int(first_J.sum())
     reference_J = branch_sums(batch["reference"], batch["branch"][batch["branch"] >= 0], len(ratio_J))
-    states = int(first_J.sum())
-    target_J = _log_softmax(reference_J + score_J / beta, state_J, states).exp()
-    log_policy_J = _log_softmax(ratio_J + reference_J, state_J, states)
     with torch.no_grad():
-        likes = _best(ratio_J, state_J, states) == _best(score_J, state_J, states)
-    metrics = {"kl": kl, "accuracy": (likes.float().sum(), states)}
-    return _imitating(-(target_J * log_policy_J).sum(), metrics, surprise_I, batch, imitation)
+        target_J, rest_S = soft_targets(reference_J, score_J, state_J, states, beta)
+        several_S = torch.bincount(state_J, minlength=states) > 1
+        likes_S = _best(ratio_J, state_J, states) == _best(score_J, state_J, states)
+    log_policy_J = ratio_J + reference_J
+    others_S = 1 - log_policy_J.new_zeros(states).index_add(0, state_J, log_policy_J.exp())
+    main = -(target_J * log_policy_J).sum() - (rest_S * others_S.clamp(min=_LEAST).log()).sum()
+    metrics = {"kl": kl, "accuracy": (likes_S[several_S].float().sum(), several_S.sum())}
+    return _imitating(main, metrics, surprise_I, batch, imitation)
 
+
+def soft_targets(
+    reference_J: torch.Tensor, score_J: torch.Tensor, state_J: torch.Tensor, states: int, beta: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """π* of each drawn action (J,) and of all others together (S,): π_{i−1} exp(Q/β), normalised over both.
+
+    ``reference_J``: log π_{i−1} of the drawn actions, of which each state has each once.
+    """
+    none_S = score_J.new_zeros(states)
+    likeliest_S = none_S.scatter_reduce(0, state_J, reference_J, "amax", include_self=False)
+    share_J = (reference_J - likeliest_S[state_J]).exp()  # of the drawn ones' probability, however little that is
+    mean_S = none_S.index_add(0, state_J, share_J * score_J) / none_S.index_add(0, state_J, share_J)
+    worth_J = reference_J + (score_J - mean_S[state_J]) / beta
+    rest_S = (1 - none_S.index_add(0, state_J, reference_J.exp())).clamp(min=_LEAST).log()
+    top_S = rest_S.scatter_reduce(0, state_J, worth_J, "amax")
+    worth_J, rest_S = (worth_J - top_S[state_J]).exp(), (rest_S - top_S).exp()
+    total_S = rest_S.index_add(0, state_J, worth_J)
+    return worth_J / total_S[state_J], rest_S / total_S
+
+
+_LEAST = 1e-4
+"""Probability of all actions that were not drawn, at least: its logarithm has a gradient."""
 
 PREFERENCES = {"winner": dpo_objective, "soft": soft_objective}
 
@@ -99,14 +126,6 @@ def _imitating(main: torch.Tensor, metrics: dict, surprise_I: torch.Tensor, batc
         return Losses(main, metrics)
     metrics["imitation"] = (surprise_I.detach().sum(), len(surprise_I))
     return Losses(main + imitation * surprise_I.mean() * batch["weight"].sum(), metrics)
-
-
-def _log_softmax(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor:
-    """Log-softmax of each state's own entries."""
-    top_S = x_J.new_full((states,), -torch.inf).scatter_reduce(0, state_J, x_J.detach(), "amax")
-    shifted_J = x_J - top_S[state_J]
-    total_S = x_J.new_zeros(states).index_add(0, state_J, shifted_J.exp())
-    return shifted_J - total_S.log()[state_J]
 
 
 def _best(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from peft import LoraConfig, get_peft_model
 from agentprm_core.improve import online_dpo
 from agentprm_core.improve.online_dpo import DpoSettings, OnlineDpoTrainer, train_online_dpo
 from agentprm_core.improve.pairs import UNENDED, Choice, PairCounts, select_pair
-from agentprm_core.improve.preferences import choice_row, dpo_objective, soft_objective
+from agentprm_core.improve.preferences import choice_row, dpo_objective, soft_objective, soft_targets
 from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.reference import Reference
 from agentprm_core.policy.models import Policy
@@ -175,15 +176,19 @@ def plain_winner(log_policy, log_reference, scores, beta):
 
 
 def plain_soft(log_policy, log_reference, scores, beta):
-    target = (torch.stack(log_reference) + torch.tensor(scores) / beta).softmax(0)
-    return -(target * torch.stack(log_policy).log_softmax(0)).sum()
+    """Over the actions drawn and all others as one, which scores as the drawn ones do on average."""
+    now, before, q = torch.stack(log_policy), torch.stack(log_reference), torch.tensor(scores)
+    mean = (before.exp() * q).sum() / before.exp().sum()
+    worth = torch.stack([*(before + (q - mean) / beta), (1 - before.exp().sum()).log()])
+    said = torch.stack([*now, (1 - now.exp().sum()).log()])
+    return -(worth.softmax(0) * said).sum()
 
 
 @pytest.mark.parametrize(
     ("objective", "plain", "as_choice"),
     [
         (dpo_objective, plain_winner, lambda choice: select_pair(choice, 0.0, PairCounts()).as_choice),
-        (soft_objective, plain_soft, lambda choice: choice),
+        (soft_objective, plain_soft, lambda choice: choice.distinct),
     ],
 )
 def test_loss_and_gradient_are_those_of_plain_rows(policy, objective, plain, as_choice):
@@ -216,13 +221,44 @@ def test_loss_and_gradient_are_those_of_plain_rows(policy, objective, plain, as_
 def test_soft_preferences_rest_where_the_regularised_optimum_is(policy):
     """With π = π*, π* ∝ π_{i−1} exp(Q/β), the gradient vanishes; equal scores leave π_{i−1} alone."""
     episodes = text_world.episodes(3, skill=0.3)
-    choices = [[dataclasses.replace(c, scores=(0.4,) * len(c.scores)) for c in of_episode]
+    choices = [[dataclasses.replace(c, scores=(0.4,) * len(c.scores)).distinct for c in of_episode]
                for of_episode in some_choices(policy, episodes)]  # fmt: skip
     rows = [choice_row(policy.renderer.episode(e.turns), c) for e, c in zip(episodes, choices)]
     batch = with_reference(policy, policy.model, rows)
     with packed_attention(policy.model):
         soft_objective(policy.model, batch, 0.05).total.backward()
     assert max(p.grad.abs().max() for p in policy.model.parameters()) < 1e-4
+
+
+def test_soft_preferences_hold_a_state_where_one_action_was_drawn(policy):
+    """No score moves it, and a policy that has moved is called back: there the loss is least at π_{i−1}."""
+    episodes = text_world.episodes(3, skill=0.3)
+    single = [[Choice(c.turn, c.proposals[:1], (q,)) for c, q in zip(of_episode, (0.1, 0.5, 0.9, 0.2))]
+              for of_episode in some_choices(policy, episodes)]  # fmt: skip
+    rows = [choice_row(policy.renderer.episode(e.turns), c) for e, c in zip(episodes, single)]
+
+    def loss(reference):
+        batch = with_reference(policy, reference, rows)
+        with packed_attention(policy.model):
+            losses = soft_objective(policy.model, batch, 0.05)
+        return losses.total, losses.metrics["accuracy"][1]
+
+    still, compared = loss(policy.model)
+    assert compared == 0
+    still.backward()
+    assert max(p.grad.abs().max() for p in policy.model.parameters()) < 1e-4
+    policy.model.zero_grad()
+    loss(moved(policy))[0].backward()
+    assert max(p.grad.abs().max() for p in policy.model.parameters()) > 3e-4
+
+
+def test_soft_targets_are_the_optimum_and_keep_what_was_not_drawn():
+    """π* by hand: two actions of 0.5 and 0.3 with scores 0.25 apart, and 0.2 that nobody drew; β = 0.5."""
+    score = torch.tensor([0.6, 0.35])
+    target, rest = soft_targets(torch.tensor([0.5, 0.3]).log(), score, torch.tensor([0, 0]), 1, 0.5)
+    mean = (0.5 * 0.6 + 0.3 * 0.35) / 0.8
+    worth = torch.tensor([0.5 * math.exp((0.6 - mean) / 0.5), 0.3 * math.exp((0.35 - mean) / 0.5), 0.2])
+    torch.testing.assert_close(torch.cat([target, rest]), worth / worth.sum())
 
 
 @pytest.mark.parametrize("objective", [dpo_objective, soft_objective])
@@ -376,7 +412,10 @@ def test_equal_scores_change_nothing(renderer, policy, tmp_path, preference):
         text_world.episodes(20), policy, prm, dataclasses.replace(SETTINGS, preference=preference), tmp_path
     )
     assert metrics["curve"][-1]["tied"] + metrics["curve"][-1]["same"] == 1
-    assert all(torch.equal(before[k], v) for k, v in policy.model.state_dict().items())
+    if preference == "winner":
+        assert all(torch.equal(before[k], v) for k, v in policy.model.state_dict().items())
+    else:  # held where it is, by gradients that are rounding errors, and Adam takes their sign for a step's worth
+        assert metrics["curve"][-1]["kl"] < 1e-2
 
 
 @pytest.mark.parametrize(
