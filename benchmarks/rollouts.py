@@ -89,7 +89,8 @@ class Stopwatch:
         self._clock, self.seconds = clock, 0.0
 
     def put_around(self, runner: CachedModel) -> None:
-        runner._trunk, runner._head = self._around(runner._trunk), self._around(runner._head)
+        for part in ("_trunk", "_head", "_vocabulary"):
+            setattr(runner, part, self._around(getattr(runner, part)))
 
     def _around(self, function: Callable) -> Callable:
         def timed(*args: object) -> object:

@@ -30,9 +30,9 @@ from agentprm_core.types import Episode
 from benchmarks.rollouts import CLOCKS, Run, Stopwatch, trained_policy
 
 
-def random_prm(policy: Policy, seed: int) -> Policy:
-    """A PRM of the policy's size whose scores mean nothing."""
-    model = new_prm(policy.model)
+def random_prm(policy: Policy, seed: int, likelihood: float) -> Policy:
+    """A PRM of the policy's size whose scores mean nothing but for its likelihood."""
+    model = new_prm(policy.model, likelihood)
     torch.manual_seed(seed)
     with torch.no_grad():
         model.score.weight.normal_(std=0.2)
@@ -70,7 +70,11 @@ def main() -> None:
         policy = load_policy(args.policy, device=args.device)
     else:
         policy = trained_policy(generate_games(args.demos, args.seed, "train"), args)
-    prm = load_policy(args.prm, kind="prm", device=args.device) if args.prm else random_prm(policy, args.seed)
+    prm = (
+        load_policy(args.prm, kind="prm", device=args.device)
+        if args.prm
+        else random_prm(policy, args.seed, args.likelihood)
+    )
     begun = starts(games, 1, args.seed)
     play_settings = {"engine": "fast", "max_turns": args.max_turns}
     chosen = measured(policy, prm, args, lambda s, q: play(Chooser(s, q, args.samples), begun, **play_settings))
@@ -108,6 +112,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", type=Path, help="a checkpoint; without it one is trained")
     parser.add_argument("--prm", type=Path, help="a checkpoint; without it scores are random")
+    parser.add_argument("--likelihood", type=float, default=0.3, help="of a PRM with random scores: prm.likelihood")
     parser.add_argument("--demos", type=int, default=600, help="demonstrations to train on")
     parser.add_argument("--train-steps", type=int, default=120)
     parser.add_argument("--width", type=int, default=8)

@@ -6,7 +6,7 @@ for shape in 300x12 600x6 1200x3 3600x1; do
     -S rollout.games=${shape%x*} -S rollout.episodes_per_game=${shape#*x} evaluate@0
 done
 for states in 0 200 1800; do
-  sh recipes/experiment "ranking-branched-$states" -S rollout.branch.train_states=$states evaluate@0
+  sh recipes/experiment "ranking-branched-$states" -S rollout.branch.train_states=$states -S rollout.branch.random_states=0 evaluate@0
 done
 for start in sft scratch; do
   sh recipes/experiment "ranking-from-$start" -S prm.start=$start evaluate@0

@@ -1,7 +1,7 @@
 """Whether a PRM's choices win games: ``prm.require_gain`` asks it before a policy follows the PRM.
 
 The policy that the PRM was trained on plays games held out from the PRM twice, with the same seeds: one sample a turn,
-and the PRM's best of four, chosen as in evaluations (``evaluate.prior``). An update follows the PRM's choices among the
+and the PRM's best of four, chosen as in evaluations (``prm.gain_prior``). An update follows the PRM's choices among the
 policy's own samples; where these win no more than chance explains (McNemar's exact test), nothing says that there is
 anything to follow. The ranking (``prm.require_ranking``) costs no plays and says less: it counts pairs of actions at
 branched states, and is silent about the states that choosing leads to.
@@ -76,7 +76,7 @@ def gain(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> Pa
         max_action_tokens=params.model.max_action_tokens,
         slots=slots(stage, policy, params.rollout.slots, context, caches=2),
         context=context,
-        prior=params.evaluate.prior,
+        prior=params.prm.gain_prior,
     )
     before, after = (
         {episode.game_id: episode.won for episode in play_games(policy, prm, games, way, stage.seed)}

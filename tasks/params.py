@@ -181,6 +181,8 @@ class Prm(Training):
     """Whether ``policy`` plays held-out games first, and refuses a PRM under which Best-of-4 wins no more of them."""
     gain_games: Count
     """How many of them, or all where the rollouts have fewer."""
+    gain_prior: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    """Weight of the log-share of the samples when that Best-of-4 chooses."""
 
 
 class Monitor(Section):
@@ -406,6 +408,13 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
     if params.policy.replay and params.policy.method in ("grpo", "gigpo"):
         allowed = f"0 with policy.method {params.policy.method}, which learns from episodes of its own alone"
         yield "policy.replay", params.policy.replay, allowed
+    if params.rollout.episodes_per_game < 2:
+        if params.policy.method in ("grpo", "gigpo"):
+            allowed = f"at least 2 with policy.method {params.policy.method}, which compares the episodes of a game"
+            yield "rollout.episodes_per_game", params.rollout.episodes_per_game, allowed
+        if params.rollout.exploration:
+            allowed = "0 with one episode a game (rollout.episodes_per_game): it counts what those before did"
+            yield "rollout.exploration", params.rollout.exploration, allowed
     if params.policy.anchor != "previous" and params.policy.method != "online_dpo":
         allowed = f"previous with policy.method {params.policy.method}: only online_dpo has another anchor"
         yield "policy.anchor", params.policy.anchor, allowed
@@ -456,6 +465,8 @@ def _reasons_at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
             yield key, tokens, f"0 with {section}.constrained, which decodes commands without reasons"
     if params.label.credit == "inverse":
         yield key, tokens, "0 with label.credit inverse, which would tell the expert by the reasons it does not write"
+    if params.policy.replay:
+        yield key, tokens, "0 with policy.replay, whose demonstrations have no reasons"
     if tokens >= params.model.max_action_tokens:
         yield key, tokens, f"less than model.max_action_tokens, {params.model.max_action_tokens}, which bounds both"
 

@@ -102,7 +102,7 @@ def play_headroom(policy: Policy, games: Sequence[Game], way: Way, seed: int, pl
         engine=way.engine,
         max_turns=way.max_turns,
     )
-    played = _stepped(Chooser(_sampler(policy, way), oracle, way.n, way.prior), begun, way)
+    played = _stepped(Chooser(_sampler(policy, way), oracle, way.n), begun, way)
     spent = [replace(e, extra={**e.extra, "world_steps": e.length + oracle.steps[e.seed]}) for e in played]
     return sorted(spent, key=lambda episode: episode.game_id)
 

@@ -7,11 +7,9 @@ and pass a gate; later ones are drawn from the policy as it changes.
 
 from __future__ import annotations
 
-import random
-
 from agentprm_core.datasets import episodes_from_table, read_table, whole, write_table
 from agentprm_core.policy.models import load_policy, save_policy
-from agentprm_core.types import EPISODES, Episode
+from agentprm_core.types import EPISODES
 from tasks import layout
 from tasks.compute import use
 from tasks.gain import required_gain
@@ -31,7 +29,7 @@ def work(stage: Stage) -> None:
     episodes = list(episodes_from_table(read_table(layout.episodes(i), EPISODES)))
     policy = load_policy(layout.policy(stage.prev), device=stage.params.compute.device)
     gain = {"gain": required_gain(stage, episodes, policy)} if stage.params.prm.require_gain else {}
-    model, figures, pairs = UPDATES[method](stage, [*episodes, *replayed(stage, len(episodes))], policy)
+    model, figures, pairs = UPDATES[method](stage, episodes, policy)
     curve = figures.pop("curve")
     with whole(layout.policy(i)) as folder:
         digest = save_policy(model, policy.tokenizer, folder)
@@ -43,17 +41,6 @@ def work(stage: Stage) -> None:
     with stage.tracking():
         stage.tracker.register_policy(layout.policy(i), digest, i, parents(stage.params, i))
     stage.wrote(layout.policy(i), layout.pairs(i))
-
-
-def replayed(stage: Stage, rollouts: int) -> list[Episode]:
-    """The demonstrations that are visited beside ``rollouts`` episodes: ``policy.replay`` of all, as far as they go."""
-    share = stage.params.policy.replay
-    if not share:
-        return []
-    stage.read(layout.DEMOS)
-    demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
-    wanted = round(rollouts * share / (1 - share))
-    return random.Random(stage.seed).sample(demos, min(wanted, len(demos)))
 
 
 def _check_ranking(iteration: int) -> None:

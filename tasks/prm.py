@@ -20,7 +20,7 @@ from agentprm_core.datasets import episodes_from_table, read_table, whole
 from agentprm_core.policy.models import Policy, load_policy, new_model, save_policy
 from agentprm_core.prm.by_turn import scores_by_turn
 from agentprm_core.prm.inverse import InverseSettings, train_inverse
-from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.model import likelihood_weight, new_prm
 from agentprm_core.prm.ranking import choice_gain, ranking_accuracy
 from agentprm_core.prm.rows import Labelled, Tried
 from agentprm_core.prm.score import score_actions, score_episodes
@@ -135,7 +135,13 @@ def start(stage: Stage, policy: Policy):
     section, model = stage.params.prm, stage.params.model
     if section.start == "prm" and stage.prev:
         stage.read(layout.prm(stage.prev))
-        return load_policy(layout.prm(stage.prev), kind="prm", device=stage.params.compute.device).model
+        before = load_policy(layout.prm(stage.prev), kind="prm", device=stage.params.compute.device).model
+        if likelihood_weight(before) != section.likelihood:
+            raise StageError(
+                f"{layout.prm(stage.prev)} was trained with likelihood {likelihood_weight(before)}, prm.likelihood is "
+                f"{section.likelihood}: train it anew (dvc repro prm@{stage.prev}), or set prm.start: previous"
+            )
+        return before
     if section.start in ("previous", "prm"):
         return new_prm(policy.model, section.likelihood)
     if section.start == "sft":

@@ -6,6 +6,7 @@ follows the PRM; ``rft``, ``grpo`` and ``gigpo`` are its rivals, which read outc
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,13 +15,14 @@ from transformers import PreTrainedModel
 
 from agentprm_core.credit.group import gigpo_advantages, grpo_advantages
 from agentprm_core.credit.turns import Turns, read_turns
+from agentprm_core.datasets import episodes_from_table, read_table
 from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer, train_online_dpo
 from agentprm_core.improve.pairs import PairCounts
 from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
-from agentprm_core.improve.rft import train_rft
+from agentprm_core.improve.rft import successes, train_rft
 from agentprm_core.improve.sft import SftSettings
 from agentprm_core.policy.models import Policy, load_policy
-from agentprm_core.types import PAIRS, Episode
+from agentprm_core.types import EPISODES, PAIRS, Episode
 from tasks import layout
 from tasks.compute import load_player, training_settings
 from tasks.stage import Stage
@@ -42,7 +44,8 @@ def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Upd
     pairs, counts = first_pairs(episodes[:: max(1, len(episodes) // _PROBED)], policy, prm, settings)
     stage.gate(pairs_suite(pairs, settings.margin, _MOST_TIES, 1 - counts.pairs / counts.states))
     watching = watch(stage, policy, prm, settings)
-    model, figures = train_online_dpo(episodes, policy, prm, settings, stage.scratch, watching, anchor(stage))
+    visited = [*episodes, *replayed(stage, len(episodes))]
+    model, figures = train_online_dpo(visited, policy, prm, settings, stage.scratch, watching, anchor(stage))
     first = {name: getattr(counts, name) / counts.states for name in ("pairs", "same", "tied")}
     return model, {**figures, "first": first, **judged(watching)}, pairs
 
@@ -55,7 +58,11 @@ def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
         steps=section.steps,
         observation_weight=stage.params.sft.observation_weight,
     )
-    return *train_rft(episodes, policy.renderer, policy.model, settings, stage.scratch), PAIRS.empty_table()
+    won = successes(episodes)
+    demos = replayed(stage, len(won)) if won else []  # where nothing was won, that is said
+    model, figures = train_rft([*won, *demos], policy.renderer, policy.model, settings, stage.scratch)
+    offered = {"episodes": len(episodes), "successes": len(won), "demonstrations": len(demos)}
+    return model, figures | offered, PAIRS.empty_table()
 
 
 def grpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
@@ -105,6 +112,18 @@ def anchor(stage: Stage) -> PreTrainedModel | None:
         return None
     stage.read(layout.policy(0))
     return load_policy(layout.policy(0)).model  # on the CPU: only its weights are copied
+
+
+def replayed(stage: Stage, rollouts: int) -> list[Episode]:
+    """The demonstrations that an update visits beside ``rollouts`` episodes: ``policy.replay`` of all, or all there
+    are."""
+    share = stage.params.policy.replay
+    if not share:
+        return []
+    stage.read(layout.DEMOS)
+    demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
+    wanted = round(rollouts * share / (1 - share))
+    return random.Random(stage.seed).sample(demos, min(wanted, len(demos)))
 
 
 def first_pairs(

@@ -40,10 +40,10 @@ class DpoSettings(TrainSettings):
     refresh_every: int = 1
     """Optimizer steps between fresh pairs; 1 is fully online."""
     samples: int = 2
-    """Actions drawn at a state, of which the best and the worst make a pair."""
+    """Actions drawn at a state. ``winner``: the best and the worst make a pair."""
     temperature: float = 1.0
     margin: float = 0.0
-    """States whose best and worst score differ by no more are dropped."""
+    """States whose best and worst score differ by no more are counted as tied, and dropped by ``winner``."""
     preference: str = "winner"
     """``winner``: the best against the worst, as in DPO. ``soft``: all actions drawn, as strongly as they differ."""
     imitation: float = 0.0
@@ -159,7 +159,7 @@ class OnlineDpoTrainer(EpisodeTrainer):
         return [self._referred([next(rows) for _ in batch]) for batch in visited]
 
     def _row(self, number: int, choices: Sequence[Choice], counts: PairCounts) -> Row:
-        """The episode with the actions drawn at those of its states where they differ in worth."""
+        """The episode with the actions drawn at its states; ``winner``: at those where they differ in worth."""
         pairs = [(choice, select_pair(choice, self.settings.margin, counts)) for choice in choices]
         if self.settings.preference == "winner":
             kept = [pair.as_choice for _, pair in pairs if pair]

@@ -48,7 +48,7 @@ class PairCounts:
     same: int = 0
     """All samples were the same action: nothing to compare."""
     tied: int = 0
-    """Scores no further apart than the margin: dropped, not guessed."""
+    """Scores no further apart than the margin: no pair."""
     pairs: int = 0
     score: float = 0.0
     """Sum over states of the mean score of the samples."""

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -61,6 +63,7 @@ class CachedModel:
         trunk = getattr(base, base.base_model_prefix)
         self._trunk = LlamaTrunk(trunk, context) if is_kin(base) else _HookedTrunk(trunk)
         self._head: nn.Module = base.score if hasattr(base, "score") else base.get_output_embeddings()
+        self._vocabulary = partial(F.linear, weight=base.get_input_embeddings().weight)
         self.device, self.context = base.device, context
         self.cache = KeyValueCache(slots=slots, device=base.device, **_sizes(config, context + branch_room, base.dtype))
         self._groups = config.num_attention_heads // config.num_key_value_heads
@@ -91,6 +94,12 @@ class CachedModel:
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [R, vocabulary] of a policy, scores [R, 1] of a PRM, in float32."""
         return self._head(hidden).float()
+
+    @torch.inference_mode()
+    def surprise(self, hidden_RW: torch.Tensor, ids_R: torch.Tensor) -> torch.Tensor:
+        """(R,) nats: −log of the probability of each token after the place with this hidden state, through the
+        transposed embedding, float32. For models whose embedding is also their output."""
+        return F.cross_entropy(self._vocabulary(hidden_RW).float(), ids_R, reduction="none")
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)

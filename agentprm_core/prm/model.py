@@ -24,21 +24,22 @@ from agentprm_core.training.attention import forward
 
 
 def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel:
-    """A token classifier with one label on the policy's own weights, starting at Q = ½ everywhere.
+    """A token classifier with one label on the policy's own weights, starting at Q = ½ everywhere (at κ = 0).
 
     The policy is left as it is. One with a LoRA adapter gives a PRM with an adapter of the same shape, which starts as
     the policy's; adapter and score head are trained. Without dropout, so that training on trees and on plain rows are
     the same. ``likelihood``: κ, kept in the checkpoint's configuration.
 
-    Raises DataError for κ > 0 where the embedding is not also the output.
+    Raises DataError for κ > 0 with an adapter, or where the embedding is not also the output.
     """
     tuned = hasattr(policy, "peft_config")
     base = policy.get_base_model() if tuned else policy
-    config = copy.deepcopy(base.config)
-    if likelihood and not config.tie_word_embeddings:
+    if likelihood and (tuned or not base.config.tie_word_embeddings):
         raise DataError(
-            "likelihood needs a model whose embedding is also its output (tie_word_embeddings): set prm.likelihood to 0"
+            "likelihood needs a whole model whose embedding is also its output (tie_word_embeddings), without an "
+            "adapter: set prm.likelihood to 0"
         )
+    config = copy.deepcopy(base.config)
     config.num_labels = 1
     config.likelihood = likelihood
     config.classifier_dropout = 0.0

@@ -16,7 +16,7 @@ from agentprm_core.policy.conversations import Conversation, Conversations
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.runner import Extension
 from agentprm_core.policy.sampler import Decision
-from agentprm_core.prm.model import likelihood_weight, surprise
+from agentprm_core.prm.model import likelihood_weight
 
 BRANCH_ROOM = 128
 """Tokens of candidates read in one go for a state; more are read in rounds."""
@@ -59,7 +59,7 @@ class PrmScorer:
     def __init__(self, prm: Policy, *, slots: int, context: int, max_action_tokens: int) -> None:
         self._room = max(BRANCH_ROOM, max_action_tokens + 1)
         self._talks = Conversations(prm, slots=slots, context=context, branch_room=self._room)
-        self._reserve, self._prm, self._likelihood = max_action_tokens, prm.model, likelihood_weight(prm.model)
+        self._reserve, self._likelihood = max_action_tokens, likelihood_weight(prm.model)
         self._open: dict[int, Conversation] = {}
 
     @property
@@ -126,7 +126,7 @@ class PrmScorer:
             torch.tensor(x, device=runner.device) for x in (ends, parents, tokens, of_branch)
         )
         score_B = runner.head(hidden_RW[ends])[:, 0]
-        nll_P = surprise(self._prm, hidden_RW[parents], tokens)
+        nll_P = runner.surprise(hidden_RW[parents], tokens)
         return score_B + self._likelihood * score_B.new_zeros(len(ends)).index_add(0, of_branch, -nll_P)
 
     def _fitting(self, branches: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -1,7 +1,8 @@
 """A process reward model behind a server, as a scorer of searches: vLLM's pooling API.
 
 ``/pooling`` with ``task: token_classify`` answers with the score of every token of a text; the text ends with the
-candidate's end mark, so its last token's score is the candidate's. For PRMs trained here (plain rendering). The
+candidate's end mark, so its last token's score is the candidate's. For PRMs trained here (plain rendering) with
+``prm.likelihood: 0``: the log-likelihood that others add is not among the answers, and nobody here could tell. The
 histories are sent whole each time: the server's prefix cache, not this client, keeps them from being read again.
 """
 

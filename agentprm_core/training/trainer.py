@@ -220,8 +220,9 @@ def resume_point(scratch: Path, digest: str) -> Path | None:
 
 
 def _digest(trainer: EpisodeTrainer) -> str:
-    """SHA-256 of settings, rows and weights: what decides a run."""
-    total = hashlib.sha256(json.dumps(asdict(trainer.settings), sort_keys=True).encode())
+    """SHA-256 of settings, rows, weights and, as those do not say it, of how a PRM scores: what decides a run."""
+    settings = asdict(trainer.settings) | {"likelihood": getattr(trainer.model.config, "likelihood", 0.0)}
+    total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for row in trainer.rows:
         total.update(row.input_ids.tobytes() + repr(row.branches).encode())
         for column in row.columns.values():

@@ -56,8 +56,7 @@ def stage():
         model=SimpleNamespace(context=512, max_action_tokens=8),
         rollout=SimpleNamespace(temperature=20.0, constrained=True, slots=32),
         label=SimpleNamespace(validation_share=0.3),
-        prm=SimpleNamespace(gain_games=5),
-        evaluate=SimpleNamespace(prior=0.1),
+        prm=SimpleNamespace(gain_games=5, gain_prior=0.1),
     )
     return SimpleNamespace(params=params, seed=1001)
 
@@ -74,7 +73,7 @@ def test_a_prm_that_knows_gains_and_one_that_misleads_loses(stage, monkeypatch, 
     assert f"won {found.gained} that one sample lost, and lost {found.lost} that it won" in gain.said(found)
 
 
-def test_it_is_chosen_as_in_evaluations(stage, monkeypatch):
+def test_it_is_chosen_with_the_prior_asked_for(stage, monkeypatch):
     ways = []
     monkeypatch.setattr(gain, "play_games", lambda policy, prm, games, way, seed: ways.append(way) or [])
     monkeypatch.setattr(gain, "paired_test", lambda before, after: None)

@@ -91,14 +91,22 @@ def test_what_reads_outcomes_is_refused_beside_inverse(change, message):
     [
         ({"policy": {"anchor": "first"}}, r"policy.anchor: 'first' is not allowed: previous with policy.method grpo"),
         ({"policy": {"replay": 0.5}}, r"policy.replay: 0.5 is not allowed: 0 with policy.method grpo"),
+        ({"rollout": {"exploration": 0.0}}, r"rollout.episodes_per_game: 1 is not allowed: at least 2 with policy.met"),
         ({"prm": {"require_gain": True}}, r"prm.require_gain: True is not allowed: false with policy.method grpo"),
     ],
 )
 def test_what_online_dpo_alone_heeds_is_refused_beside_others(changes, message):
-    raw = overridden(copy.deepcopy(RAW), changes)
+    several = {} if "rollout" in changes else {"rollout": {"episodes_per_game": 2}}
+    raw = overridden(overridden(copy.deepcopy(RAW), several), changes)
     validate(raw, "params.yaml")
     with pytest.raises(ParamsError, match=message):
         validate(overridden(raw, {"policy": {"method": "grpo"}}), "params.yaml")
+
+
+def test_exploration_by_visits_needs_two_episodes_a_game():
+    message = r"rollout.exploration: 0.5 is not allowed: 0 with one episode a game"
+    with pytest.raises(ParamsError, match=message):
+        validate(changed("rollout.exploration", 0.5), "params.yaml")
 
 
 @pytest.mark.parametrize("section", ADAMW)

@@ -10,7 +10,7 @@ from agentprm_core.datasets import episodes_to_table, write_table
 from agentprm_core.policy.models import load_policy
 from agentprm_core.types import Episode, Turn
 from tasks import layout, updates
-from tasks.policy import replayed
+from tasks.updates import replayed
 
 
 @pytest.mark.parametrize(("name", "read"), [("previous", []), ("first", [layout.policy(0)])])

@@ -5,10 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
 from agentprm_core.credit.gae import gae_targets
+from agentprm_core.errors import DataError
+from agentprm_core.policy.models import load_policy, save_policy
 from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
-from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.model import likelihood_weight, new_prm
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, Tried, prm_row
 from agentprm_core.prm.score import score_actions, score_episodes
@@ -60,6 +63,39 @@ def test_starts_at_one_half_and_leaves_the_policy_alone(renderer):
     scores = score_episodes(model, renderer, text_world.episodes(2), 512)
     assert all((s == 0.5).all() for s in scores)
     assert all(torch.equal(before[k], v) for k, v in policy.state_dict().items())
+
+
+def test_a_checkpoint_scores_with_its_likelihood(prm, renderer, tmp_path):
+    episodes = text_world.episodes(3)
+    before = score_episodes(prm, renderer, episodes, 512)
+    save_policy(prm, renderer.tokenizer, tmp_path / "prm", "prm")
+    loaded = load_policy(tmp_path / "prm", kind="prm")
+    assert likelihood_weight(loaded.model) == likelihood_weight(prm)
+    for a, b in zip(before, score_episodes(loaded.model, renderer, episodes, 512), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_state_of_another_likelihood_is_not_resumed_from(renderer, tmp_path):
+    """A fresh PRM has the same weights whatever its likelihood."""
+    settings = dataclasses.replace(SETTINGS, save_every=1)
+
+    def resumed_from(likelihood):
+        model = new_prm(text_world.small_model(renderer), likelihood)
+        return train_prm(labelled(4), renderer, model, settings, tmp_path)[1]["resumed_from"]
+
+    assert [resumed_from(0.0), resumed_from(0.3)] == [0, 0]
+    assert resumed_from(0.3) > 0
+
+
+def test_a_likelihood_needs_a_whole_model_whose_embedding_is_its_output(renderer):
+    model = text_world.small_model(renderer)
+    tuned = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    with pytest.raises(DataError, match=r"without an adapter: set prm.likelihood to 0"):
+        new_prm(tuned, 0.3)
+    untied = text_world.small_model(renderer)
+    untied.config.tie_word_embeddings = False
+    with pytest.raises(DataError, match=r"\(tie_word_embeddings\)"):
+        new_prm(untied, 0.3)
 
 
 def test_bce_over_whole_episodes_is_the_mean_over_plain_rows_with_the_same_gradient(prm, renderer):
