@@ -16,9 +16,12 @@ from tasks.stage import Stage, StageError
 
 
 def use(compute: Compute) -> None:
-    """Set torch's threads; raises StageError where the device is not there."""
+    """Set torch's threads; raises StageError where the device is not there, or not as many as processes train."""
     if compute.device == "cuda" and not torch.cuda.is_available():
         raise StageError("params.yaml: compute.device is 'cuda', and torch sees no GPU here (CUDA_VISIBLE_DEVICES?)")
+    gpus = torch.cuda.device_count()
+    if compute.device == "cuda" and gpus < compute.processes:
+        raise StageError(f"params.yaml: compute.processes is {compute.processes}, and torch sees {gpus} GPU here")
     torch.set_num_threads(compute.threads)
     quiet()
 
@@ -61,7 +64,7 @@ def slots(stage: Stage, policy: Policy, wanted: int, context: int, caches: int =
 
 
 def training_settings(stage: Stage, section: Training) -> dict:
-    """The keyword arguments that every trainer's settings share."""
+    """The keyword arguments that every trainer's settings share, but for ``processes``."""
     return {
         "optimizer": section.optimizer,
         "learning_rate": section.learning_rate,

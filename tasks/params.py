@@ -41,6 +41,9 @@ class Compute(Section):
     device: Literal["cpu", "cuda"]
     threads: Count
     """CPU threads of torch. Part of the params because sums in another order give other bytes."""
+    processes: Count
+    """That train together in ``sft``, ``prm`` and ``policy``, but for online_dpo, which draws its actions as it trains
+    and stays one. Each step's accumulated batches are shared among them."""
     precision: Literal["float32", "bfloat16"]
     gradient_checkpointing: bool
     cache_mb: Count
@@ -435,6 +438,11 @@ def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
         if params.prm.likelihood:
             allowed = "0 with a published model.source, whose output need not be its embedding"
             yield "prm.likelihood", params.prm.likelihood, allowed
+    for name in ("sft", "prm", "policy"):
+        accumulation, processes = getattr(params, name).accumulation, params.compute.processes
+        if accumulation % processes and (name, params.policy.method) != ("policy", "online_dpo"):
+            allowed = f"a multiple of compute.processes, {processes}, which share each step's batches"
+            yield f"{name}.accumulation", accumulation, allowed
     if params.policy.save_every % params.policy.refresh_every:
         allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
         yield "policy.save_every", params.policy.save_every, allowed

@@ -61,6 +61,7 @@ def _labelled(stage: Stage, policy: Policy) -> Trained:
         check_pairs(train, section.margin, layout.rollouts(stage.iteration))
     settings = PrmSettings(
         **training_settings(stage, section),
+        processes=stage.params.compute.processes,
         epochs=section.epochs,
         loss=section.loss,
         observation_weight=section.observation_weight,
@@ -79,6 +80,7 @@ def _inverse(stage: Stage, policy: Policy) -> Trained:
     train, held_out = inverse_episodes(stage)
     settings = InverseSettings(
         **training_settings(stage, section),
+        processes=stage.params.compute.processes,
         epochs=section.epochs,
         gamma=stage.params.label.gamma,
         observation_weight=section.observation_weight,

@@ -30,7 +30,10 @@ def work(stage: Stage) -> None:
     if section.reason_tokens:
         demos = with_reasons(policy, demos, section)
     settings = SftSettings(
-        **training_settings(stage, section), epochs=section.epochs, observation_weight=section.observation_weight
+        **training_settings(stage, section),
+        processes=stage.params.compute.processes,
+        epochs=section.epochs,
+        observation_weight=section.observation_weight,
     )
     model, metrics = train_sft(demos, policy.renderer, policy.model, settings, stage.scratch)
     with whole(layout.policy(0)) as folder:

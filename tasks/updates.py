@@ -39,6 +39,8 @@ Updated = tuple[PreTrainedModel, dict, pa.Table]
 
 def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
     """Preferences of the PRM among the policy's own actions. The pairs it begins with pass a gate first."""
+    if stage.params.compute.processes > 1:
+        print(f"{stage.name}: online_dpo draws actions as it trains: one process, not compute.processes", flush=True)
     prm = load_player(layout.prm(stage.iteration), stage.params.compute, "prm")
     settings = dpo_settings(stage)
     pairs, counts = first_pairs(episodes[:: max(1, len(episodes) // _PROBED)], policy, prm, settings)
@@ -55,6 +57,7 @@ def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
     section = stage.params.policy
     settings = SftSettings(
         **training_settings(stage, section),
+        processes=stage.params.compute.processes,
         steps=section.steps,
         observation_weight=stage.params.sft.observation_weight,
     )
@@ -153,7 +156,11 @@ def _gradient(
     turns = read_turns(layout.episodes(stage.iteration))
     by_episode = np.split(advantages(turns), turns.starts_E[1:])
     settings = GradientSettings(
-        **training_settings(stage, section), steps=section.steps, beta=section.beta, clip=section.clip
+        **training_settings(stage, section),
+        processes=stage.params.compute.processes,
+        steps=section.steps,
+        beta=section.beta,
+        clip=section.clip,
     )
     model, figures = train_policy_gradient(episodes, by_episode, policy, settings, stage.scratch)
     return model, figures, PAIRS.empty_table()

@@ -25,8 +25,9 @@ from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Policy
 from agentprm_core.training.attention import logits_of, to_device
+from agentprm_core.training.launch import fit
 from agentprm_core.training.packing import Row
-from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses, TrainSettings, fit
+from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses, TrainSettings
 from agentprm_core.training.tree import branch_sums
 from agentprm_core.types import Episode
 
@@ -60,7 +61,7 @@ def train_policy_gradient(
         ValueError: no episodes, not one advantage a turn, an episode longer than the context, nothing trainable.
     """
     rows = [gradient_row(e, a, policy) for e, a in zip(episodes, advantages, strict=True)]
-    return policy.model, fit(_GradientTrainer(policy, rows, settings, scratch))
+    return policy.model, fit(GradientTrainer(policy.model, rows, settings, scratch))
 
 
 def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Policy) -> Row:
@@ -80,13 +81,20 @@ def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Policy) -> R
     return Row(np.array(rendered.input_ids, dtype=np.int32), columns)
 
 
-class _GradientTrainer(EpisodeTrainer):
+class GradientTrainer(EpisodeTrainer):
     """Adds π_{i−1}'s log-probabilities to every batch."""
 
-    def __init__(self, policy: Policy, rows: Sequence[Row], settings: GradientSettings, scratch: Path) -> None:
+    def __init__(self, model: PreTrainedModel, rows: Sequence[Row], settings: GradientSettings, scratch: Path) -> None:
         objective = partial(gradient_objective, beta=settings.beta, clip=settings.clip)
-        super().__init__(policy.model, rows, objective, settings, scratch)
-        self._reference = Reference(policy.model)
+        super().__init__(model, rows, objective, settings, scratch)
+        self._reference = Reference(model)
+
+    def beside(self) -> dict:
+        return {}
+
+    @classmethod
+    def again(cls, model, rows, settings, scratch: Path) -> GradientTrainer:
+        return cls(model, rows, settings, scratch)
 
     def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
         batches = [to_device(b, self.args.device) for b in super().step_batches(epoch_iterator, num_batches)]

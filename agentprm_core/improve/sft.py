@@ -18,8 +18,9 @@ from transformers import PreTrainedModel
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.training.attention import log_probs
+from agentprm_core.training.launch import fit
 from agentprm_core.training.packing import Row
-from agentprm_core.training.trainer import EpisodeTrainer, Losses, TrainSettings, fit
+from agentprm_core.training.trainer import EpisodeTrainer, Losses, TrainSettings
 from agentprm_core.types import Episode
 
 

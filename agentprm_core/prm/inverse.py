@@ -27,8 +27,9 @@ from agentprm_core.prm.losses import prm_objective
 from agentprm_core.prm.rows import action_tokens
 from agentprm_core.prm.score import score_rows
 from agentprm_core.prm.validation import validate
+from agentprm_core.training.launch import fit
 from agentprm_core.training.packing import Row
-from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings, fit
+from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings
 from agentprm_core.training.tree import tree_row
 from agentprm_core.types import Episode
 

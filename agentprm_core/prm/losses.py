@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -52,17 +53,23 @@ def prm_objective(loss: Callable[..., torch.Tensor], observation_weight: float, 
     """The objective of ``loss`` (logit_M, batch → sum), and beside it ``observation_weight`` × the surprise (nats) at
     the world's words, predicted through the transposed embedding as the policy does. Scores are read where the column
     ``scored`` is above 0."""
+    return partial(_objective, loss=loss, observation_weight=observation_weight, scored=scored)
 
-    def objective(model: torch.nn.Module, batch: dict) -> Losses:
-        logit_M, out = action_logits(model, batch, batch[scored] > 0, output_hidden_states=observation_weight > 0)
-        main = loss(logit_M, batch)
-        metrics = {"prm_loss": (main.detach(), batch["weight"].sum())}
-        if observation_weight == 0:
-            return Losses(main, metrics)
-        of_world_N = batch["observation"] > 0
-        hidden_PW = out.hidden_states[-1][0, batch["parent"][of_world_N]]
-        surprised = surprise(model, hidden_PW, batch["input_ids"][of_world_N]).sum()
-        metrics["observation_loss"] = (surprised.detach(), of_world_N.sum())
-        return Losses(main + observation_weight * surprised, metrics)
 
-    return objective
+def _objective(
+    model: torch.nn.Module,
+    batch: dict,
+    loss: Callable[..., torch.Tensor],
+    observation_weight: float,
+    scored: str,
+) -> Losses:
+    logit_M, out = action_logits(model, batch, batch[scored] > 0, output_hidden_states=observation_weight > 0)
+    main = loss(logit_M, batch)
+    metrics = {"prm_loss": (main.detach(), batch["weight"].sum())}
+    if observation_weight == 0:
+        return Losses(main, metrics)
+    of_world_N = batch["observation"] > 0
+    hidden_PW = out.hidden_states[-1][0, batch["parent"][of_world_N]]
+    surprised = surprise(model, hidden_PW, batch["input_ids"][of_world_N]).sum()
+    metrics["observation_loss"] = (surprised.detach(), of_world_N.sum())
+    return Losses(main + observation_weight * surprised, metrics)

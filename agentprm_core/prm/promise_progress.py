@@ -35,6 +35,13 @@ class PromiseProgressTrainer(EpisodeTrainer):
         self._won = np.array(won, dtype=np.float32)
         self._targets: list[tuple[np.ndarray, np.ndarray]] = []
 
+    def beside(self) -> dict:
+        return {"won": self._won.tolist()}
+
+    @classmethod
+    def again(cls, model, rows, settings, scratch: Path, *, won: Sequence[bool]) -> PromiseProgressTrainer:
+        return cls(model, rows, won, settings, scratch)
+
     def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
         return [*super().decided_by(), {"won": torch.from_numpy(self._won)}]
 

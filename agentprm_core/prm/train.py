@@ -21,7 +21,8 @@ from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, outcome_alone, prm_row
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.validation import validate
-from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings, fit
+from agentprm_core.training.launch import fit
+from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings
 
 LOSSES = ("bce", "relative", "promise_progress", "outcome")
 

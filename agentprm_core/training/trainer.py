@@ -31,6 +31,7 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArgu
 from agentprm_core.datasets import whole
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.muon import MuonWithAdamW
+from agentprm_core.training.naming import described, restored
 from agentprm_core.training.packing import BatchPlan, Row, pack
 
 SCHEDULES = ("cosine", "linear", "constant")
@@ -62,6 +63,9 @@ class TrainSettings:
     gradient_checkpointing: bool = False
     save_every: int = 0
     """Steps between states that a killed run resumes from; 0 keeps none."""
+    processes: int = 1
+    """That share the batches of a step, started by :func:`agentprm_core.training.launch.fit`. 1 also for a script that
+    runs under a launcher itself: there each process accumulates ``accumulation`` batches."""
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -72,6 +76,8 @@ class TrainSettings:
             raise ValueError(f"optimizer: {self.optimizer!r} is not one of {', '.join(OPTIMIZERS)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision: {self.precision!r} is not one of {', '.join(PRECISIONS)}")
+        if self.accumulation % self.processes:
+            raise ValueError(f"accumulation: {self.accumulation} is not a multiple of processes, {self.processes}")
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,15 @@ class EpisodeTrainer(Trainer):
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
 
+    def beside(self) -> dict:
+        """What :meth:`again` takes beside model, rows, settings and scratch, as JSON."""
+        return {"objective": described(self.objective)}
+
+    @classmethod
+    def again(cls, model, rows, settings, scratch: Path, *, objective: dict) -> EpisodeTrainer:
+        """The same trainer in another process."""
+        return cls(model, rows, restored(objective), settings, scratch)
+
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
         if self.settings.optimizer == "adamw":
             return super().create_optimizer(model)
@@ -169,8 +184,15 @@ class EpisodeTrainer(Trainer):
             raise FloatingPointError(
                 f"the loss is {logs['loss']} at step {self.state.global_step}; lower learning_rate"
             )
-        super().log({**logs, **{name: float(a / b) for name, (a, b) in self._sums.items() if b}}, start_time)
+        super().log({**logs, **{name: float(a / b) for name, (a, b) in self._noted().items() if b}}, start_time)
         self._sums.clear()
+
+    def _noted(self) -> dict[str, Sequence]:
+        """The sums since the last log, over all processes, which note the same names."""
+        if self.args.world_size == 1 or not self._sums:
+            return self._sums
+        sums = torch.tensor([[float(x) for x in pair] for pair in self._sums.values()], device=self.args.device)
+        return dict(zip(self._sums, self.accelerator.reduce(sums)))
 
     def floating_point_ops(self, inputs) -> int:
         return 0  # counted from tokens where it matters
@@ -221,7 +243,10 @@ def resume_point(scratch: Path, digest: str) -> Path | None:
 
 def _digest(trainer: EpisodeTrainer) -> str:
     """SHA-256 of settings, rows, weights and, as those do not say it, of how a PRM scores: what decides a run."""
-    settings = asdict(trainer.settings) | {"likelihood": getattr(trainer.model.config, "likelihood", 0.0)}
+    settings = asdict(trainer.settings) | {
+        "world_size": trainer.args.world_size,
+        "likelihood": getattr(trainer.model.config, "likelihood", 0.0),
+    }
     total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for row in trainer.rows:
         total.update(row.input_ids.tobytes() + repr(row.branches).encode())

@@ -24,6 +24,16 @@ def test_as_many_slots_as_asked_for_or_as_fit():
     assert slots(stage(10 * of_one), policy, 128, 512, caches=2) == 5
 
 
+def test_every_process_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    threads = torch.get_num_threads()
+    compute.use(SimpleNamespace(device="cuda", processes=2, threads=threads))
+    compute.use(SimpleNamespace(device="cpu", processes=3, threads=threads))
+    with pytest.raises(StageError, match=r"compute.processes is 3, and torch sees 2 GPU here"):
+        compute.use(SimpleNamespace(device="cuda", processes=3, threads=threads))
+
+
 def test_a_budget_without_a_slot_is_named():
     with pytest.raises(
         StageError, match=r"compute.cache_mb is 0.001: a cache of 0.001 MiB holds no slot of 512 tokens"

@@ -61,6 +61,8 @@ def test_the_default_parameters_are_valid():
         ("evaluate.prior", float("inf"), "evaluate.prior: inf is not allowed: should be a finite number"),
         ("model.lora.rank", 16, "model.lora.rank: 16 is not allowed: 0 for a policy trained from scratch, whole; an"),
         ("model.lora", None, "model.lora: None is not allowed: a section with the keys rank, alpha, modules"),
+        ("compute.processes", 2, "sft.accumulation: 1 is not allowed: a multiple of compute.processes, 2, which share"),
+        ("compute.processes", 0, "compute.processes: 0 is not allowed: should be greater than or equal to 1"),
         ("iterations.7", {"prev": 6}, "iterations.7: {'prev': 6} is not allowed"),
         ("policies.0.prm", 9, "policies.0.prm: 9 is not allowed: one of the iterations"),
     ],
@@ -107,6 +109,17 @@ def test_exploration_by_visits_needs_two_episodes_a_game():
     message = r"rollout.exploration: 0.5 is not allowed: 0 with one episode a game"
     with pytest.raises(ParamsError, match=message):
         validate(changed("rollout.exploration", 0.5), "params.yaml")
+
+
+def test_processes_share_the_accumulation_of_what_trains_on_them():
+    """An update by online_dpo stays one process, and may accumulate as it likes."""
+    several = {"compute": {"processes": 2}, "sft": {"accumulation": 2}, "prm": {"accumulation": 4}}
+    raw = overridden(copy.deepcopy(RAW), several)
+    validate(raw, "params.yaml")
+    with pytest.raises(ParamsError, match=r"policy.accumulation: 1 is not allowed: a multiple of compute.processes, 2"):
+        validate(overridden(copy.deepcopy(raw), {"policy": {"method": "rft"}}), "params.yaml")
+    with pytest.raises(ParamsError, match=r"prm.accumulation: 3 is not allowed: a multiple of compute.processes, 2"):
+        validate(overridden(copy.deepcopy(raw), {"prm": {"accumulation": 3}}), "params.yaml")
 
 
 @pytest.mark.parametrize("section", ADAMW)

@@ -1,16 +1,22 @@
-"""The stage's side of an update: which policy it is kept near, what is visited beside the rollouts."""
+"""The stage's side of training: which policy an update is kept near, what it visits, and on how many processes."""
 
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 
 from agentprm_core.datasets import episodes_to_table, write_table
 from agentprm_core.policy.models import load_policy
 from agentprm_core.types import Episode, Turn
-from tasks import layout, updates
+from tasks import layout, prm, updates
+from tasks.params import PARAMS, validate
+from tasks.profile import overridden
 from tasks.updates import replayed
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(("name", "read"), [("previous", []), ("first", [layout.policy(0)])])
@@ -41,3 +47,37 @@ def test_so_many_demonstrations_are_visited_beside_the_rollouts(tmp_path, monkey
     stage = SimpleNamespace(seed=1, params=SimpleNamespace(policy=section), read=lambda *paths: None)
     found = [demo.game_id for demo in replayed(stage, rollouts)]
     assert len(found) == len(set(found)) == visited
+
+
+@pytest.mark.parametrize(
+    ("train", "trainer"),
+    [
+        (lambda stage: updates.rft(stage, [], SimpleNamespace(renderer=None, model=None)), (updates, "train_rft")),
+        (lambda stage: updates.grpo(stage, [], SimpleNamespace()), (updates, "train_policy_gradient")),
+        (lambda stage: prm._labelled(stage, SimpleNamespace(renderer=None)), (prm, "train_prm")),
+        (lambda stage: prm._inverse(stage, SimpleNamespace(renderer=None)), (prm, "train_inverse")),
+    ],
+)
+def test_training_is_shared_by_the_processes_asked_for(train, trainer, monkeypatch):
+    class Asked(Exception):
+        pass
+
+    def asked(*arguments):
+        raise Asked(next(a for a in arguments if hasattr(a, "processes")))
+
+    several = {"compute": {"processes": 2}, **{name: {"accumulation": 4} for name in ("sft", "prm", "policy")}}
+    raw = overridden(
+        yaml.safe_load((ROOT / PARAMS).read_text()), {**several, "policy": {"accumulation": 4, "steps": 1}}
+    )
+    stage = SimpleNamespace(
+        params=validate(raw, "params.yaml"), iteration=1, prev=0, seed=1, scratch=Path("scratch"), read=lambda *_: None
+    )
+    monkeypatch.setattr(*trainer, asked)
+    monkeypatch.setattr(updates, "read_turns", lambda _: SimpleNamespace(starts_E=[0]))
+    monkeypatch.setattr(updates, "grpo_advantages", lambda _: torch.zeros(1).numpy())
+    monkeypatch.setattr(prm, "start", lambda *_: None)
+    monkeypatch.setattr(prm, "labelled", lambda _: ([], []))
+    monkeypatch.setattr(prm, "inverse_episodes", lambda _: ([], []))
+    with pytest.raises(Asked) as settings:
+        train(stage)
+    assert (settings.value.args[0].processes, settings.value.args[0].accumulation) == (2, 4)

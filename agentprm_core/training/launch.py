@@ -1,0 +1,183 @@
+"""Training on several processes of one machine, started and ended by the caller's, which does everything else alone.
+
+``fit`` hands the trainer's model, rows and settings to ``torchrun`` in files under its scratch (safetensors and JSON),
+waits, and puts the trained weights back into the model. The processes share the batches that one would accumulate, so
+the step is the same and so are the weights, up to rounding. Their states lie in the same scratch, and they end when the
+caller does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import numpy as arrays
+from safetensors.torch import load_file, load_model, save_file, save_model
+from transformers import PreTrainedModel
+
+from agentprm_core.datasets import whole
+from agentprm_core.errors import DataError
+from agentprm_core.training import trainer as training
+from agentprm_core.training.naming import name_of, named
+from agentprm_core.training.packing import Row
+from agentprm_core.training.trainer import EpisodeTrainer
+
+_JOB, _ROWS, _WEIGHTS, _TRAINED, _METRICS, _ERROR = (
+    "job.json", "rows.safetensors", "weights.safetensors", "trained.safetensors", "metrics.json", "error.json"
+)  # fmt: skip
+_EXPECTED = {error.__name__: error for error in (DataError, FloatingPointError)}
+
+
+def fit(trainer: EpisodeTrainer) -> dict:
+    """:func:`agentprm_core.training.trainer.fit` on ``settings.processes`` processes; the model is trained in place.
+
+    Raises:
+        RuntimeError: one of them ended; what it said is on standard error.
+    """
+    if trainer.settings.processes == 1:
+        return training.fit(trainer)
+    folder = Path(trainer.args.output_dir) / "processes"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    device = trainer.model.device
+    trainer.model.to("cpu")  # the place on the device is the processes'
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    _write_job(trainer, folder, device)
+    _run(folder, trainer.settings.processes)
+    trained = load_file(folder / _TRAINED)
+    with torch.no_grad():
+        for name, weight in trainer.model.named_parameters():
+            if weight.requires_grad:
+                weight.copy_(trained[name])
+    trainer.model.to(device).eval()
+    metrics = json.loads((folder / _METRICS).read_text())
+    shutil.rmtree(folder)
+    return metrics
+
+
+def _run(folder: Path, processes: int) -> None:
+    """One process per number, each of which has the end of a pipe to this one as standard input."""
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [sys.executable, "-m", *launch, "-m", __name__, str(folder.resolve())]
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    running = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+    try:
+        status = running.wait()
+    finally:
+        running.stdin.close()
+        running.wait()
+    if (folder / _ERROR).exists():
+        error = json.loads((folder / _ERROR).read_text())
+        raise _EXPECTED[error["kind"]](error["said"])
+    if status:
+        raise RuntimeError(f"a process of the training ended (torchrun: exit status {status}); what it said is above")
+
+
+def _write_job(trainer: EpisodeTrainer, folder: Path, device: torch.device) -> None:
+    settings = trainer.settings
+    each = replace(settings, processes=1, accumulation=settings.accumulation // settings.processes)
+    model = trainer.model
+    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    base.config.save_pretrained(folder)
+    if base is not model:
+        replace(model.peft_config["default"], inference_mode=False).save_pretrained(folder)
+    save_model(model, str(folder / _WEIGHTS))
+    write_rows(trainer.rows, folder / _ROWS)
+    job = {
+        "trainer": name_of(type(trainer)),
+        "settings": [name_of(type(each)), asdict(each)],
+        "model": name_of(type(base)),
+        "device": device.type,
+        "threads": torch.get_num_threads(),
+        "beside": trainer.beside(),
+    }
+    (folder / _JOB).write_text(json.dumps(job))
+
+
+def _read_job(folder: Path) -> EpisodeTrainer:
+    job = json.loads((folder / _JOB).read_text())
+    torch.set_num_threads(job["threads"])
+    kind = named(job["model"])
+    model: PreTrainedModel = kind(kind.config_class.from_pretrained(folder))
+    if (folder / "adapter_config.json").exists():
+        from peft import PeftConfig, get_peft_model
+
+        model = get_peft_model(model, PeftConfig.from_pretrained(folder))
+    load_model(model, str(folder / _WEIGHTS))
+    if job["device"] == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    settings, values = job["settings"]
+    return named(job["trainer"]).again(
+        model.to(job["device"]), read_rows(folder / _ROWS), named(settings)(**values), folder.parent, **job["beside"]
+    )
+
+
+def write_rows(rows: Sequence[Row], path: Path) -> None:
+    """End to end, by column."""
+    columns = {f"column.{name}": np.concatenate([row.columns[name] for row in rows]) for name in rows[0].columns}
+    branches = [branch for row in rows for branch in row.branches]
+    arrays.save_file(
+        {
+            "input_ids": np.concatenate([row.input_ids for row in rows]),
+            "tokens": np.array([len(row) for row in rows]),
+            "branches": np.array(branches, dtype=np.int64).reshape(-1, 2),
+            "branched": np.array([len(row.branches) for row in rows]),
+            **columns,
+        },
+        path,
+    )
+
+
+def read_rows(path: Path) -> list[Row]:
+    """What :func:`write_rows` wrote."""
+    found = arrays.load_file(path)
+    names = [name for name in found if name.startswith("column.")]
+    ends, branched = (np.cumsum([0, *found[name]]) for name in ("tokens", "branched"))
+    return [
+        Row(
+            found["input_ids"][start:end],
+            {name.removeprefix("column."): found[name][start:end] for name in names},
+            [(int(at), int(length)) for at, length in found["branches"][first:last]],
+        )
+        for (start, end), (first, last) in zip(pairwise(ends), pairwise(branched))
+    ]
+
+
+def _end_with_the_caller() -> None:
+    """Nothing is ever written to the pipe: what is read is its end."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
+
+
+def main(folder: Path) -> None:
+    """One of the processes."""
+    threading.Thread(target=_end_with_the_caller, daemon=True).start()
+    trainer = _read_job(folder)
+    try:
+        metrics = training.fit(trainer)
+    except tuple(_EXPECTED.values()) as error:
+        kind = next(name for name, known in _EXPECTED.items() if isinstance(error, known))
+        with whole(folder / _ERROR) as aside:
+            aside.write_text(json.dumps({"kind": kind, "said": str(error)}))
+        sys.exit(1)
+    if trainer.args.process_index == 0:
+        trained = {name: p.detach().cpu() for name, p in trainer.model.named_parameters() if p.requires_grad}
+        save_file(trained, folder / _TRAINED)
+        (folder / _METRICS).write_text(json.dumps(metrics))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,81 @@
+"""A stage that trains on two processes: the weights of one, and nothing left of it when it is killed."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from tasks import layout
+from tasks.params import PARAMS
+from tasks.profile import overridden
+from tests.flows.conftest import processes_in
+from tests.flows.test_pipeline_smoke import command, environment, project, run_stages
+
+pytestmark = pytest.mark.slow
+
+SMALL = {
+    "games": {"train": 60},
+    "demos": {"games": 60},
+    "prm": {"accumulation": 2},
+    "sft": {"optimizer": "adamw", "learning_rate": 1e-3, "epochs": 1, "accumulation": 2, "save_every": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def demonstrated(tmp_path_factory) -> Path:
+    folder = project(tmp_path_factory.mktemp("processes") / "base")
+    change(folder, SMALL)
+    run_stages(folder, ("games", "demos"))
+    return folder
+
+
+def change(folder: Path, changes: dict) -> None:
+    params = overridden(yaml.safe_load((folder / PARAMS).read_text()), changes)
+    (folder / PARAMS).write_text(yaml.safe_dump(params, sort_keys=False))
+
+
+def copied(demonstrated: Path, folder: Path, processes: int) -> Path:
+    shutil.copytree(demonstrated, folder)
+    change(folder, {"compute": {"processes": processes}})
+    return folder
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / layout.policy(0) / "model.safetensors")
+
+
+@pytest.mark.xdist_group("processes")
+def test_two_processes_write_the_weights_of_one_also_after_a_kill(demonstrated, tmp_path):
+    one, two = (copied(demonstrated, tmp_path / str(n), n) for n in (1, 2))
+    run_stages(one, ("sft",))
+    kill_after_a_state(two)
+    assert not (two / layout.policy(0)).exists()
+    run_stages(two, ("sft",))
+    assert not (two / ".scratch/sft").exists()
+    expected, found = weights(one), weights(two)
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, atol=1e-4, rtol=0)
+
+
+def kill_after_a_state(folder: Path) -> None:
+    """SIGKILL to the stage alone, when the processes have left a state: they end by themselves."""
+    running = subprocess.Popen(command("sft"), cwd=folder, env=environment(), stdout=subprocess.DEVNULL)
+    while not list((folder / ".scratch/sft").glob("checkpoint-*/trainer_state.json")):
+        assert running.poll() is None
+        time.sleep(0.02)
+    assert len(processes_in(folder)) >= 4  # the stage, the launcher and two processes
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    deadline = time.monotonic() + 60
+    while processes_in(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not processes_in(folder)

@@ -1,0 +1,151 @@
+"""Training on several processes from one: they are handed what there was, and what comes back is what one trains."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from agentprm_core.errors import DataError
+from agentprm_core.improve.policy_gradient import GradientSettings, GradientTrainer
+from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row, train_sft
+from agentprm_core.prm.inverse import inverse
+from agentprm_core.prm.losses import prm_objective, relative
+from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.promise_progress import PromiseProgressTrainer
+from agentprm_core.prm.rows import Labelled, Tried, prm_row
+from agentprm_core.prm.train import PrmSettings, train_prm
+from agentprm_core.training import launch
+from agentprm_core.training.naming import described, restored
+from agentprm_core.training.trainer import EpisodeTrainer
+from tests.model import text_world
+
+ROOT = Path(__file__).parents[2]
+SFT = SftSettings(5e-3, 512, 0, steps=3, accumulation=2, save_every=1)
+
+
+@pytest.fixture(scope="module")
+def renderer():
+    return text_world.renderer()
+
+
+def labelled(count=40):
+    """Episodes with other actions tried beside: rows with branches."""
+    episodes = text_world.episodes(count, skill=0.4)
+    worths = [np.array([float(text_world.is_right(turn)) for turn in episode.turns]) for episode in episodes]
+    return [Labelled(e, q, [Tried(1, "go to cabinet 1", 0.25)]) for e, q in zip(episodes, worths)]
+
+
+def trainers(renderer, scratch):
+    """One of each kind that several processes may run."""
+    model = text_world.small_model(renderer)
+    rows = [sft_row(episode, renderer, model, 0.5) for episode in text_world.episodes(8)]
+    yield EpisodeTrainer(model, rows, sft_objective, dataclasses.replace(SFT, processes=2), scratch)
+    adapted = get_peft_model(text_world.small_model(renderer), LoraConfig(r=2, target_modules=["q_proj"]))
+    prm, rows = new_prm(adapted), [prm_row(item, renderer) for item in labelled(8)]
+    torch.nn.init.normal_(prm.get_base_model().score.modules_to_save["default"].weight)
+    settings = PrmSettings(5e-3, 512, 0, steps=3)
+    yield EpisodeTrainer(prm, rows, prm_objective(partial(relative, margin=0.1), 0.0), settings, scratch)
+    won = [item.episode.won for item in labelled(8)]
+    yield PromiseProgressTrainer(new_prm(text_world.small_model(renderer)), rows, won, settings, scratch)
+    yield GradientTrainer(text_world.small_model(renderer), rows, GradientSettings(5e-3, 512, 0, steps=3), scratch)
+
+
+def test_another_process_builds_the_same_trainer(renderer, tmp_path):
+    for number, trainer in enumerate(trainers(renderer, tmp_path)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        launch._write_job(trainer, folder, torch.device("cpu"))
+        again = launch._read_job(folder)
+        assert type(again) is type(trainer)
+        each = trainer.settings.accumulation // trainer.settings.processes
+        assert again.settings == dataclasses.replace(trainer.settings, processes=1, accumulation=each)
+        ours, theirs = (dict(t.model.named_parameters()) for t in (trainer, again))
+        assert ours.keys() == theirs.keys()
+        for name, weight in ours.items():
+            assert torch.equal(weight, theirs[name]) and weight.requires_grad == theirs[name].requires_grad
+        for row, other in zip(trainer.rows, again.rows, strict=True):
+            assert np.array_equal(row.input_ids, other.input_ids) and list(row.branches) == list(other.branches)
+            assert {n: c.tolist() for n, c in row.columns.items()} == {n: c.tolist() for n, c in other.columns.items()}
+        assert json.dumps(again.beside()) == json.dumps(trainer.beside())
+
+
+def test_an_objective_is_named_with_what_it_was_given():
+    objective = prm_objective(partial(inverse, gamma=0.9), 0.1, scored="scored")
+    again = restored(json.loads(json.dumps(described(objective))))
+    assert again.func is objective.func
+    loss = again.keywords.pop("loss")
+    assert (loss.func, loss.keywords) == (inverse, {"gamma": 0.9})
+    assert again.keywords == {"observation_weight": 0.1, "scored": "scored"}
+    assert restored(described(sft_objective)) is sft_objective
+
+
+def test_accumulation_that_cannot_be_shared_is_refused():
+    with pytest.raises(ValueError, match="accumulation: 2 is not a multiple of processes, 4"):
+        dataclasses.replace(SFT, processes=4)
+
+
+@pytest.mark.parametrize("kind", [DataError, FloatingPointError])
+def test_what_a_process_says_of_the_data_is_raised_here(tmp_path, monkeypatch, kind):
+    """The launcher alone is replaced: a process that leaves its error and ends."""
+    error = json.dumps({"kind": kind.__name__, "said": "no rows to train on"})
+    script = (
+        f"import pathlib; pathlib.Path({str(tmp_path / 'error.json')!r}).write_text({error!r}); raise SystemExit(1)"
+    )
+    popen = subprocess.Popen
+    monkeypatch.setattr(launch.subprocess, "Popen", lambda _, **how: popen([sys.executable, "-c", script], **how))
+    with pytest.raises(kind, match="no rows to train on"):
+        launch._run(tmp_path, 2)
+    script = "raise SystemExit(3)"
+    (tmp_path / "error.json").unlink()
+    with pytest.raises(RuntimeError, match="exit status 3"):
+        launch._run(tmp_path, 2)
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def compared(one, two):
+    """The models and the curves of one process and of two."""
+    torch.testing.assert_close(weights(one[0]), weights(two[0]), atol=1e-4, rtol=0)
+    for here, there in zip(one[1]["curve"], two[1]["curve"], strict=True):
+        assert here == pytest.approx(there, abs=1e-3)
+    assert [one[1][name] for name in ("steps", "rows", "tokens")] == [
+        two[1][name] for name in ("steps", "rows", "tokens")
+    ]
+
+
+@pytest.mark.slow
+def test_two_processes_fine_tune_as_one(renderer, tmp_path):
+    def tuned(processes):
+        settings = dataclasses.replace(SFT, processes=processes)
+        model = text_world.small_model(renderer)
+        return train_sft(text_world.episodes(40), renderer, model, settings, tmp_path / str(processes))
+
+    two = tuned(2)
+    compared(tuned(1), two)
+    assert two[1]["resumed_from"] == 0
+    assert tuned(2)[1]["resumed_from"] == 3  # their states stay where the next run finds them
+    assert not (tmp_path / "2/processes").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_train_a_prm_as_one(renderer, tmp_path):
+    adapted = get_peft_model(text_world.small_model(renderer), LoraConfig(r=2, target_modules=["q_proj"]))
+    start = {name: p.detach().clone() for name, p in new_prm(adapted).named_parameters()}
+
+    def trained(processes, loss):
+        prm = new_prm(adapted)
+        assert all(torch.equal(p, start[name]) for name, p in prm.named_parameters())
+        settings = PrmSettings(5e-3, 1024, 0, steps=3, accumulation=2, processes=processes, loss=loss)
+        return train_prm(labelled(), renderer, prm, settings, tmp_path / f"{loss}{processes}")
+
+    for loss in ("bce", "promise_progress"):
+        compared(trained(1, loss), trained(2, loss))
