@@ -63,7 +63,7 @@ def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
     )
     won = successes(episodes)
     demos = replayed(stage, len(won)) if won else []  # where nothing was won, that is said
-    model, figures = train_rft([*won, *demos], policy.renderer, policy.model, settings, stage.scratch)
+    model, figures = train_rft([*episodes, *demos], policy.renderer, policy.model, settings, stage.scratch)
     offered = {"episodes": len(episodes), "successes": len(won), "demonstrations": len(demos)}
     return model, figures | offered, PAIRS.empty_table()
 

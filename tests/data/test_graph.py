@@ -15,7 +15,7 @@ STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 RAW = yaml.safe_load((ROOT / PARAMS).read_text())
 ELSEWHERE = {
     "sft": {"sft.save_every"},
-    "prm": {"prm.save_every", "prm.require_ranking", "prm.require_gain", "prm.gain_games"},
+    "prm": {"prm.save_every", "prm.require_ranking", "prm.require_gain", "prm.gain_games", "prm.gain_prior"},
     "policy": {"policy.save_every"},
 }
 """Keys of a stage's own section that do not decide its outs (or are another stage's to heed)."""

@@ -28,7 +28,8 @@ def labelled(tmp_path, monkeypatch):
     write_data(None)
 
     def run(**section) -> np.ndarray:
-        write_params(tmp_path, ("smoke",), label={"gamma": 0.9, **section})
+        plain = {"branch": {"random_states": 0}}  # their values would not be shaped
+        write_params(tmp_path, ("smoke",), label={"gamma": 0.9, **section}, rollout=plain)
         run_stage("label", label.work, iterated=True, gated=True, arguments=["--iteration", "1"])
         return read_table(layout.labels(1), LABELS)["q"].to_numpy()
 

@@ -140,6 +140,7 @@ def test_the_profile_of_a_published_model_trains_an_adapter_of_it(tmp_path):
 def test_rank_0_trains_all_weights(base):
     raw = yaml.safe_load((ROOT / PARAMS).read_text())
     changes = {name: {"optimizer": "adamw"} for name in ("sft", "prm", "policy")}
+    changes["prm"]["likelihood"] = 0.0
     params = validate(overridden(raw, {"model": {"source": str(base)}, **changes}), "params.yaml")
     model = starting_policy(params, [], params.seed).model
     assert not hasattr(model, "peft_config")
