@@ -7,7 +7,6 @@ one line that names the key, the value and what is allowed.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentprm_core.envs import ENGINES
+from tasks.odds import at_odds
 
 PARAMS = Path("params.yaml")
 
@@ -27,6 +27,8 @@ Discount = Annotated[float, Field(gt=0, le=1)]
 Temperature = Annotated[float, Field(gt=0, le=10)]
 Decoding = Literal["greedy", "sample", "best_of_n", "best_trajectory", "beam", "lookahead"]
 NotNegative = Annotated[float, Field(ge=0)]
+Prior = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""τ of score + τ log π̂."""
 
 
 class ParamsError(ValueError):
@@ -184,7 +186,7 @@ class Prm(Training):
     """Whether ``policy`` plays held-out games first, and refuses a PRM under which Best-of-4 wins no more of them."""
     gain_games: Count
     """How many of them, or all where the rollouts have fewer."""
-    gain_prior: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    gain_prior: Prior
     """Weight of the log-share of the samples when that Best-of-4 chooses."""
 
 
@@ -248,7 +250,7 @@ class Evaluate(Section):
     constrained: bool
     n: Annotated[int, Field(ge=2, strict=True)]
     """Of best_of_n and lookahead (actions a turn) and best_trajectory (episodes a game)."""
-    prior: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    prior: Prior
     """Of best_of_n, beam and lookahead: τ of score + τ log π̂; 0 chooses by the score alone."""
     beam: Beam
     lookahead: Ahead
@@ -329,7 +331,7 @@ def validate(raw: object, name: str) -> Params:
         params = Params.model_validate(raw)
     except ValidationError as error:
         raise ParamsError(f"{name}: {_line(error, raw)}") from None
-    for key, value, allowed in _at_odds(params):
+    for key, value, allowed in at_odds(params):
         raise ParamsError(f"{name}: {key}: {value!r} is not allowed: {allowed}")
     return params
 
@@ -363,121 +365,3 @@ def _section(raw: object, location: tuple) -> list[str]:
         if model is None or not (isinstance(model, type) and issubclass(model, Section)):
             return []
     return list(model.model_fields)
-
-
-def _at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
-    """Values that are fine alone and not together: (key, value, what is allowed)."""
-    games, branch = params.games, params.rollout.branch
-    if games.source == "published" and games.published_root is None:
-        yield "games.published_root", None, "the folder alfworld-download filled, as games.source is 'published'"
-    if params.model.width % params.model.heads:
-        yield "model.heads", params.model.heads, f"a divisor of model.width, {params.model.width}"
-    if params.model.heads % params.model.kv_heads:
-        yield "model.kv_heads", params.model.kv_heads, f"a divisor of model.heads, {params.model.heads}"
-    for key, wanted in (("demos.games", params.demos.games), ("rollout.games", params.rollout.games)):
-        if wanted > games.train:
-            yield key, wanted, f"at most games.train, {games.train}"
-    if params.rollout.reset_share and params.demos.games < games.train:
-        yield "rollout.reset_share", params.rollout.reset_share, "0 unless every training game has a demonstration"
-    if params.rollout.steered and params.model.source == "scratch":
-        allowed = "0 for a policy trained from scratch, which reads no instructions; rollout.exploration is for it"
-        yield "rollout.steered", params.rollout.steered, allowed
-    for name in ("reset_share", "steered"):
-        share, count = getattr(params.rollout, name), params.rollout.episodes_per_game
-        if abs(share * count - round(share * count)) > 1e-9:
-            allowed = f"a share of rollout.episodes_per_game, {count}, that is a whole number"
-            yield f"rollout.{name}", share, allowed
-    if params.sft.reason_tokens:
-        yield from _reasons_at_odds(params)
-    for credit, loss in (("gae", "promise_progress"), ("inverse", "inverse")):
-        if (params.label.credit == credit) != (params.prm.loss == loss):
-            yield "label.credit", params.label.credit, f"{credit} with prm.loss {loss}, and only with it"
-    if params.label.shaping != "none" and params.label.credit != "monte_carlo":
-        yield "label.shaping", params.label.shaping, "none unless label.credit is monte_carlo"
-    for key, value, plain in (
-        ("label.shaping", params.label.shaping, "none"),
-        ("label.discount_from", params.label.discount_from, "end"),
-    ):
-        if value != plain and (branch.train_states or branch.random_states):
-            allowed = f"{plain}, or set rollout.branch.train_states and random_states to 0: their values stay plain"
-            yield key, value, allowed
-    if params.label.shaping == "blend" and params.label.outcome != "binary":
-        yield "label.outcome", params.label.outcome, "binary where label.shaping is blend (R in {0, 1})"
-    if params.label.credit == "inverse" and params.policy.imitation:
-        yield "policy.imitation", params.policy.imitation, "0 with label.credit inverse, which reads no outcome"
-    if params.label.credit == "inverse" and params.policy.monitor.every:
-        allowed = "0 with label.credit inverse: the monitor compares with labels, and there are none"
-        yield "policy.monitor.every", params.policy.monitor.every, allowed
-    if params.policy.replay and params.policy.method in ("grpo", "gigpo"):
-        allowed = f"0 with policy.method {params.policy.method}, which learns from episodes of its own alone"
-        yield "policy.replay", params.policy.replay, allowed
-    if params.rollout.episodes_per_game < 2:
-        if params.policy.method in ("grpo", "gigpo"):
-            allowed = f"at least 2 with policy.method {params.policy.method}, which compares the episodes of a game"
-            yield "rollout.episodes_per_game", params.rollout.episodes_per_game, allowed
-        if params.rollout.exploration:
-            allowed = "0 with one episode a game (rollout.episodes_per_game): it counts what those before did"
-            yield "rollout.exploration", params.rollout.exploration, allowed
-    if params.policy.anchor != "previous" and params.policy.method != "online_dpo":
-        allowed = f"previous with policy.method {params.policy.method}: only online_dpo has another anchor"
-        yield "policy.anchor", params.policy.anchor, allowed
-    if params.prm.require_gain and params.policy.method != "online_dpo":
-        allowed = f"false with policy.method {params.policy.method}, which follows no PRM"
-        yield "prm.require_gain", params.prm.require_gain, allowed
-    if "lookahead" in params.evaluate.decoding and params.model.source != "scratch":
-        allowed = "lookahead only with model.source scratch: its world model writes what the plain format reads"
-        yield "evaluate.decoding", params.evaluate.decoding, allowed
-    if params.model.lora.rank and params.model.source == "scratch":
-        allowed = "0 for a policy trained from scratch, whole; an adapter is of a published model (model.source)"
-        yield "model.lora.rank", params.model.lora.rank, allowed
-    if params.model.source != "scratch":
-        for name in ("sft", "prm", "policy"):
-            if getattr(params, name).optimizer == "muon":
-                allowed = "set it to adamw in sft, prm and policy, as only models trained from scratch take muon"
-                yield f"{name}.optimizer", "muon", allowed
-        if params.prm.likelihood:
-            allowed = "0 with a published model.source, whose output need not be its embedding"
-            yield "prm.likelihood", params.prm.likelihood, allowed
-    for name in ("sft", "prm", "policy"):
-        accumulation, processes = getattr(params, name).accumulation, params.compute.processes
-        if accumulation % processes and (name, params.policy.method) != ("policy", "online_dpo"):
-            allowed = f"a multiple of compute.processes, {processes}, which share each step's batches"
-            yield f"{name}.accumulation", accumulation, allowed
-    if params.policy.save_every % params.policy.refresh_every:
-        allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
-        yield "policy.save_every", params.policy.save_every, allowed
-    numbers = {str(i + 1): i for i in range(len(params.iterations))}
-    for number, iteration in params.iterations.items():
-        if numbers.get(number) != iteration.prev:
-            yield f"iterations.{number}", {"prev": iteration.prev}, f"iterations are {_numbered(numbers)}"
-    policies = ["0", *numbers]
-    if list(params.policies) != policies:
-        yield "policies", list(params.policies), f"one for each iteration and 0: {', '.join(policies)}"
-    for number, evaluated in params.policies.items():
-        if str(evaluated.prm) not in numbers:
-            yield f"policies.{number}.prm", evaluated.prm, f"one of the iterations {', '.join(numbers)}"
-    if params.evaluate.beam.width > params.evaluate.slots:
-        yield "evaluate.beam.width", params.evaluate.beam.width, f"at most evaluate.slots, {params.evaluate.slots}"
-    if params.compare.decoding not in params.evaluate.decoding:
-        yield "compare.decoding", params.compare.decoding, f"one of evaluate.decoding: {params.evaluate.decoding}"
-    if getattr(games, params.compare.split) == 0:
-        yield "compare.split", params.compare.split, f"a split with games, and games.{params.compare.split} is 0"
-
-
-def _reasons_at_odds(params: Params) -> Iterator[tuple[str, object, str]]:
-    key, tokens = "sft.reason_tokens", params.sft.reason_tokens
-    if params.model.source == "scratch":
-        yield key, tokens, "0 for a policy trained from scratch, which writes no reasons"
-    for section in ("rollout", "evaluate"):
-        if getattr(params, section).constrained:
-            yield key, tokens, f"0 with {section}.constrained, which decodes commands without reasons"
-    if params.label.credit == "inverse":
-        yield key, tokens, "0 with label.credit inverse, which would tell the expert by the reasons it does not write"
-    if params.policy.replay:
-        yield key, tokens, "0 with policy.replay, whose demonstrations have no reasons"
-    if tokens >= params.model.max_action_tokens:
-        yield key, tokens, f"less than model.max_action_tokens, {params.model.max_action_tokens}, which bounds both"
-
-
-def _numbered(numbers: Mapping[str, int]) -> str:
-    return ", ".join(f'"{number}": {{prev: {prev}}}' for number, prev in numbers.items())
