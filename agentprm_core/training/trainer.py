@@ -242,12 +242,11 @@ def resume_point(scratch: Path, digest: str) -> Path | None:
 
 
 def _digest(trainer: EpisodeTrainer) -> str:
-    """SHA-256 of settings, rows, weights and, as those do not say it, of how a PRM scores: what decides a run."""
-    settings = asdict(trainer.settings) | {
-        "world_size": trainer.args.world_size,
-        "likelihood": getattr(trainer.model.config, "likelihood", 0.0),
-    }
+    """SHA-256 of settings, rows, weights and the model's configuration, which says what is made of the weights: what
+    decides a run."""
+    settings = {**asdict(trainer.settings), "world_size": trainer.args.world_size}
     total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    total.update(trainer.model.config.to_json_string().encode())
     for row in trainer.rows:
         total.update(row.input_ids.tobytes() + repr(row.branches).encode())
         for column in row.columns.values():
