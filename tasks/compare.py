@@ -23,7 +23,7 @@ ONCE = ("games", "demos", "sft")
 """Stages whose time is iteration 0's, with its evaluation."""
 PLAIN = ("greedy", "sample")
 """How a policy plays alone, the one that searches are held against first."""
-LOOP = ("rollout", "label", "prm", "policy")
+LOOP = ("rollout", "label", "prm", "search", "policy")
 PICTURES = ("success", "task_types", "search_gain", "calibration", "scores_by_turn", "scores", "hacking")
 
 

@@ -46,6 +46,11 @@ def inverse(iteration: int) -> Path:
     return labels(iteration).with_name("inverse.parquet")
 
 
+def searched(iteration: int) -> Path:
+    """The episodes that π_{iteration−1} played with a search under this iteration's PRM."""
+    return DATA / "searches" / str(iteration) / "episodes.parquet"
+
+
 def pairs(iteration: int) -> Path:
     return DATA / "pairs" / str(iteration) / "pairs.parquet"
 

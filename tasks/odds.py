@@ -21,7 +21,11 @@ def at_odds(params: Params) -> Iterator[Odd]:
         yield "model.heads", params.model.heads, f"a divisor of model.width, {params.model.width}"
     if params.model.heads % params.model.kv_heads:
         yield "model.kv_heads", params.model.kv_heads, f"a divisor of model.heads, {params.model.heads}"
-    for key, wanted in (("demos.games", params.demos.games), ("rollout.games", params.rollout.games)):
+    for key, wanted in (
+        ("demos.games", params.demos.games),
+        ("rollout.games", params.rollout.games),
+        ("search.games", params.search.games),
+    ):
         if wanted > games.train:
             yield key, wanted, f"at most games.train, {games.train}"
     if params.rollout.reset_share and params.demos.games < games.train:
@@ -52,6 +56,8 @@ def at_odds(params: Params) -> Iterator[Odd]:
         yield "label.outcome", params.label.outcome, "binary where label.shaping is blend (R in {0, 1})"
     if params.label.credit == "inverse" and params.policy.imitation:
         yield "policy.imitation", params.policy.imitation, "0 with label.credit inverse, which reads no outcome"
+    if params.label.credit == "inverse" and params.policy.method != "online_dpo":
+        yield "policy.method", params.policy.method, "online_dpo with label.credit inverse: the others read outcomes"
     if params.label.credit == "inverse" and params.policy.monitor.every:
         allowed = "0 with label.credit inverse: the monitor compares with labels, and there are none"
         yield "policy.monitor.every", params.policy.monitor.every, allowed
@@ -68,7 +74,7 @@ def at_odds(params: Params) -> Iterator[Odd]:
     if params.policy.anchor != "previous" and params.policy.method != "online_dpo":
         allowed = f"previous with policy.method {params.policy.method}: only online_dpo has another anchor"
         yield "policy.anchor", params.policy.anchor, allowed
-    if params.prm.require_gain and params.policy.method != "online_dpo":
+    if params.prm.require_gain and params.policy.method in ("rft", "grpo", "gigpo"):
         allowed = f"false with policy.method {params.policy.method}, which follows no PRM"
         yield "prm.require_gain", params.prm.require_gain, allowed
     if "lookahead" in params.evaluate.decoding and params.model.source != "scratch":

@@ -205,8 +205,17 @@ class Monitor(Section):
     """Whether the update ends at the first look that raises the flag."""
 
 
+class Search(Section):
+    """Of expert_iteration: Best-of-N on training games, whose wins the policy imitates."""
+
+    games: Count
+    n: Annotated[int, Field(ge=2, strict=True)]
+    temperature: Temperature
+    prior: Prior
+
+
 class Policy(Training):
-    method: Literal["online_dpo", "rft", "grpo", "gigpo"]
+    method: Literal["expert_iteration", "online_dpo", "rft", "grpo", "gigpo"]
     steps: Count
     beta: Annotated[float, Field(gt=0)]
     """Weight of the KL to the anchor."""
@@ -216,7 +225,7 @@ class Policy(Training):
     imitation: NotNegative
     """Of online_dpo: the weight of imitating the episodes that were won, beside 1 for the preferences."""
     replay: Annotated[float, Field(ge=0, lt=1)]
-    """Of online_dpo and rft: the share of demonstrations among the episodes visited, as far as there are so many."""
+    """The share of demonstrations among the episodes visited, as far as there are so many. Not of grpo and gigpo."""
     refresh_every: Count
     samples: Annotated[int, Field(ge=2, strict=True)]
     temperature: Temperature
@@ -296,6 +305,7 @@ class Params(Section):
     rollout: Rollout
     label: Label
     prm: Prm
+    search: Search
     policy: Policy
     evaluate: Evaluate
     compare: Compare

@@ -80,9 +80,13 @@ def work(stage: Stage) -> None:
     stage.wrote(layout.rollouts(stage.iteration))
 
 
-def share_of(games: list[Game], count: int, stage: Stage) -> list[Game]:
-    """The ``count`` games of this iteration, sorted by id; all of them in every iteration where that is the count."""
+def share_of(games: list[Game], count: int, stage: Stage, backwards: bool = False) -> list[Game]:
+    """The ``count`` games of this iteration, sorted by id; all of them in every iteration where that is the count.
+
+    ``backwards``: from the other end of the campaign's order, which the rollouts reach last."""
     order = random.Random(stage.params.seed).sample(games, len(games))
+    if backwards:
+        order.reverse()
     first = stage.prev * count
     return sorted((order[(first + i) % len(order)] for i in range(count)), key=lambda game: game.id)
 

@@ -1,7 +1,8 @@
 """The ways from π_{i−1} to π_i that ``policy.method`` names, behind one signature.
 
-Each takes the stage, the rollouts and the policy, trains it in place and returns what a trainer returns. ``online_dpo``
-follows the PRM; ``rft``, ``grpo`` and ``gigpo`` are its rivals, which read outcomes alone.
+Each takes the stage, the rollouts and the policy, trains it in place and returns what a trainer returns.
+``expert_iteration`` and ``online_dpo`` follow the PRM, the one through the search of the stage before, the other by its
+preferences; ``rft``, ``grpo`` and ``gigpo`` are their rivals, which read outcomes alone.
 """
 
 from __future__ import annotations
@@ -52,6 +53,13 @@ def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Upd
     return model, {**figures, "first": first, **judged(watching)}, pairs
 
 
+def expert_iteration(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+    """Imitation of what the search won: the policy's own play with the PRM choosing (:mod:`tasks.search`)."""
+    stage.read(layout.searched(stage.iteration))
+    searched = list(episodes_from_table(read_table(layout.searched(stage.iteration), EPISODES)))
+    return rft(stage, searched, policy)
+
+
 def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
     """Imitation of its own successes."""
     section = stage.params.policy
@@ -85,6 +93,7 @@ def gigpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
 
 
 UPDATES: dict[str, Callable[[Stage, Sequence[Episode], Policy], Updated]] = {
+    "expert_iteration": expert_iteration,
     "online_dpo": online_dpo,
     "rft": rft,
     "grpo": grpo,

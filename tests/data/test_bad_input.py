@@ -16,7 +16,7 @@ from agentprm_core.policy.models import load_policy, new_model, save_policy
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.prm.model import new_prm
 from agentprm_core.types import Episode, Turn
-from tasks import evaluate, gain, games, label, layout, policy, search_curves
+from tasks import evaluate, gain, games, label, layout, policy, search, search_curves
 from tasks.params import PARAMS
 from tasks.profile import overridden
 from tasks.stage import run_stage, write_json
@@ -62,7 +62,7 @@ def refused(task: str, module, *iteration: str, **options) -> str:
 
 def published(project, root: Path) -> None:
     project(games={"source": "published", "published_root": str(root), "train": 1, "seen": 0, "unseen": 1},
-            demos={"games": 1}, rollout={"games": 1})  # fmt: skip
+            demos={"games": 1}, rollout={"games": 1}, search={"games": 1})  # fmt: skip
 
 
 def test_a_stage_under_a_launcher_of_several_processes(project, monkeypatch, capsys):
@@ -105,7 +105,7 @@ def test_a_game_in_the_old_dialect(project, tmp_path, household):
 def test_fewer_published_games_than_asked_for(project, tmp_path, household):
     write_game(household, tmp_path / "tree")
     project(games={"source": "published", "published_root": "tree", "train": 2, "seen": 0, "unseen": 1},
-            demos={"games": 1}, rollout={"games": 1})  # fmt: skip
+            demos={"games": 1}, rollout={"games": 1}, search={"games": 1})  # fmt: skip
     assert refused("games", games) == "games: params.yaml asks for 2 games of train, tree has 1"
 
 
@@ -155,17 +155,22 @@ def test_a_gate_that_fails(project):
     assert not json.loads(Path(".scratch/gates/label@1.json").read_text())[-1]["success"]
 
 
-def test_a_prm_that_does_not_rank(project):
-    project(prm={"require_ranking": True})
+FOLLOWING = pytest.mark.parametrize(("method", "stage"), [("online_dpo", policy), ("expert_iteration", search)])
+"""Who follows a PRM, with each of the methods that do."""
+
+
+@FOLLOWING
+def test_a_prm_that_does_not_rank(project, method, stage):
+    project(prm={"require_ranking": True}, policy={"method": method})
     checkpoint(layout.policy(0))
-    checkpoint(layout.prm(1))
+    checkpoint(layout.prm(1), kind="prm")
     rollouts("any")
     ranking = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs": 90, "states": 30}
     write_json({"ranking": {**ranking, "better_than_chance": False}}, layout.metrics("prm-1"))
-    said = refused("policy", policy, "--iteration", "1", gated=True)
+    said = refused(stage.__name__.split(".")[-1], stage, "--iteration", "1", gated=True)
     assert "ranks actions no better than chance: it orders 50% [41%, 60%] of 90 pairs at 30 held-out states" in said
     assert "prm.require_ranking: false" in said
-    assert not layout.policy(1).exists()
+    assert not layout.policy(1).exists() and not layout.searched(1).exists()
 
 
 def test_too_few_games_for_two_sides(project):
@@ -223,10 +228,11 @@ def test_games_without_a_column(tmp_path, monkeypatch, household, program):
         program.main()
 
 
+@FOLLOWING
 @pytest.mark.parametrize("wins", [("sample",), ("sample", "best_of_n")])
-def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins):
+def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins, method, stage):
     """Refused where choosing by it loses games, and where it changes none."""
-    project(prm={"require_gain": True, "gain_games": 3}, label={"validation_share": 0.5})
+    project(prm={"require_gain": True, "gain_games": 3}, policy={"method": method}, label={"validation_share": 0.5})
     checkpoint(layout.policy(0))
     checkpoint(layout.prm(1), kind="prm")
     rollouts("any")
@@ -236,10 +242,11 @@ def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins):
         return [Episode(game.id, 0, seed, (), won=way.method in wins) for game in chosen]
 
     monkeypatch.setattr(gain, "play_games", play_games)
-    said = refused("policy", policy, "--iteration", "1", gated=True)
+    task = stage.__name__.split(".")[-1]
+    said = refused(task, stage, "--iteration", "1", gated=True)
     lost = 3 if len(wins) == 1 else 0
     assert said.startswith(
-        "policy@1: data/checkpoints/prm/1 does not make its policy win more: of 3 held-out games Best-of-4 under it "
+        f"{task}@1: data/checkpoints/prm/1 does not make its policy win more: of 3 held-out games Best-of-4 under it "
         f"won 0 that one sample lost, and lost {lost} that it won ("
     )
     assert "needed is a gain at p < 0.05" in said

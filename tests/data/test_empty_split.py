@@ -22,6 +22,7 @@ CHANGES = {
     "games": {"source": "published", "published_root": "tree", "train": 2, "seen": 2, "unseen": 0},
     "demos": {"games": 2},
     "rollout": {"games": 2},
+    "search": {"games": 2},
     "evaluate": {"decoding": ["greedy"]},
     "compare": {"split": "seen"},
 }

@@ -62,7 +62,8 @@ def test_outs_lie_where_the_tasks_put_them():
         assert path.as_posix() in outs
     for place in (
         layout.policy, layout.prm, layout.rollouts, layout.headline,
-        lambda i: layout.labels(i).parent, lambda i: layout.pairs(i).parent, lambda i: layout.outcomes(i).parent,
+        lambda i: layout.labels(i).parent, lambda i: layout.pairs(i).parent, lambda i: layout.searched(i).parent,
+        lambda i: layout.outcomes(i).parent,
         lambda i: layout.metrics(f"rollout-{i}"), lambda i: layout.metrics(f"evaluate-{i}"),
     ):  # fmt: skip
         assert place(7).as_posix() in {out.replace("${key}", "7") for out in outs}
@@ -76,7 +77,7 @@ def test_dvc_reads_the_graph(tmp_path):
     listed = subprocess.run([sys.executable, "-m", "dvc", "stage", "list", "--name-only"], **run).stdout.split()
     assert listed == [
         "games", "demos", "sft",
-        *(f"{name}@{i}" for name in ("rollout", "label", "prm", "policy") for i in (1, 2, 3)),
+        *(f"{name}@{i}" for name in ("rollout", "label", "prm", "search", "policy") for i in (1, 2, 3)),
         *(f"evaluate@{i}" for i in range(4)), "compare",
     ]  # fmt: skip
 

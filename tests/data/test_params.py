@@ -79,6 +79,10 @@ def test_one_line_names_key_value_and_what_is_allowed(key, value, message):
     [
         ({"imitation": 0.5}, "policy.imitation: 0.5 is not allowed: 0 with label.credit inverse"),
         ({"monitor": {"every": 5}}, "policy.monitor.every: 5 is not allowed: 0 with label.credit inverse"),
+        (
+            {"method": "expert_iteration"},
+            "policy.method: 'expert_iteration' is not allowed: online_dpo with label.credit",
+        ),
     ],
 )
 def test_what_reads_outcomes_is_refused_beside_inverse(change, message):
@@ -99,7 +103,8 @@ def test_what_reads_outcomes_is_refused_beside_inverse(change, message):
 )
 def test_what_online_dpo_alone_heeds_is_refused_beside_others(changes, message):
     several = {} if "rollout" in changes else {"rollout": {"episodes_per_game": 2}}
-    raw = overridden(overridden(copy.deepcopy(RAW), several), changes)
+    raw = overridden(copy.deepcopy(RAW), load_profile("online_dpo", ROOT / "profiles"))
+    overridden(overridden(raw, several), changes)
     validate(raw, "params.yaml")
     with pytest.raises(ParamsError, match=message):
         validate(overridden(raw, {"policy": {"method": "grpo"}}), "params.yaml")
@@ -114,6 +119,7 @@ def test_exploration_by_visits_needs_two_episodes_a_game():
 def test_processes_share_the_accumulation_of_what_trains_on_them():
     """An update by online_dpo stays one process, and may accumulate as it likes."""
     several = {"compute": {"processes": 2}, "sft": {"accumulation": 2}, "prm": {"accumulation": 4}}
+    several["policy"] = {"method": "online_dpo"}
     raw = overridden(copy.deepcopy(RAW), several)
     validate(raw, "params.yaml")
     with pytest.raises(ParamsError, match=r"policy.accumulation: 1 is not allowed: a multiple of compute.processes, 2"):

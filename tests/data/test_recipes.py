@@ -100,7 +100,7 @@ def test_a_recipe_asks_for_experiments_that_can_be(recipe, device, tmp_path):
 def test_signals_learn_from_the_same_episodes_in_groups(tmp_path):
     assert run(project(tmp_path), "sh", "-eu", ROOT / "recipes/signals.sh") == 0
     asked = [params for params, _ in experiments(tmp_path).values()]
-    assert len(asked) == 5
+    assert len(asked) == 7
     assert {params.rollout.model_dump_json() for params in asked} == {asked[0].rollout.model_dump_json()}
     assert (asked[0].rollout.games, asked[0].rollout.episodes_per_game) == (450, 8)
 

@@ -40,6 +40,13 @@ def test_iterations_take_turns_with_the_games(games):
     assert share_of(games, 20, stage(1)) == share_of(games, 20, stage(3)) == games
 
 
+def test_a_search_begins_where_the_rollouts_come_last(games):
+    """Of 20 games three rollouts of 6 and a search of 2 share none, and later searches go on towards them."""
+    rolled = {game.id for i in (1, 2, 3) for game in share_of(games, 6, stage(i))}
+    searched = [{game.id for game in share_of(games, 2, stage(i), backwards=True)} for i in (1, 2)]
+    assert not searched[0] & rolled and searched[1] < rolled and not searched[0] & searched[1]
+
+
 def test_games_are_drawn_by_the_seed(games):
     assert choose(games, 5, 1) == choose(games, 5, 1) != choose(games, 5, 2)
     assert choose(games, 20, 3) == games

@@ -32,7 +32,8 @@ TINY = {
     "iterations": {"1": {"prev": 0}},
     "policies": {"0": {"prm": 1}, "1": {"prm": 1}},
 }
-STAGES = ("games", "demos", "sft", "rollout 1", "label 1", "prm 1", "policy 1", "evaluate 0", "evaluate 1", "compare")
+LOOP = ("rollout 1", "label 1", "prm 1", "search 1", "policy 1")
+STAGES = ("games", "demos", "sft", *LOOP, "evaluate 0", "evaluate 1", "compare")
 STATES_SECONDS = (layout.ITERATIONS.as_posix(), layout.REPORTS.as_posix())
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from agentprm_core.credit.inverse import INVERSE
 from agentprm_core.datasets import read_table
-from agentprm_core.types import LABELS, PAIRS
+from agentprm_core.types import EPISODES, LABELS, PAIRS
 from tasks import layout
 from tasks.params import PARAMS
 from tasks.profile import overridden
@@ -32,10 +32,13 @@ VARIANTS = {
     "inverse": {
         "label": {"credit": "inverse"},
         "prm": {"loss": "inverse", "start": "prm"},
-        "policy": {"imitation": 0.0},
+        "policy": {"method": "online_dpo"},
     },
     "observations": {"prm": {"observation_weight": 0.1}},
-    "winner": {"policy": {"preference": "winner", "samples": 4, "refresh_every": 4, "anchor": "first"}},
+    "soft": {"policy": {"method": "online_dpo", "samples": 4, "refresh_every": 4}},
+    "winner": {
+        "policy": {"method": "online_dpo", "preference": "winner", "samples": 4, "refresh_every": 4, "anchor": "first"}
+    },
     "rft": {"policy": {"method": "rft"}},
     "grpo": {"policy": {"method": "grpo"}},
     "gigpo": {"policy": {"method": "gigpo"}},
@@ -67,7 +70,7 @@ def test_a_variant_runs_from_rollout_to_evaluation(name, fine_tuned, tmp_path):
     if name == "search":
         params["compare"]["decoding"] = "sample"
     (folder / PARAMS).write_text(yaml.safe_dump(params))
-    run_stages(folder, ("rollout 1", "label 1", "prm 1", "policy 1", "evaluate 1"))
+    run_stages(folder, ("rollout 1", "label 1", "prm 1", "search 1", "policy 1", "evaluate 1"))
     figures = json.loads((folder / layout.metrics("rollout-1")).read_text())
     if name == "inverse":
         rows = read_table(folder / layout.inverse(1), INVERSE)
@@ -78,6 +81,8 @@ def test_a_variant_runs_from_rollout_to_evaluation(name, fine_tuned, tmp_path):
         assert (labels["visits"].to_numpy() >= 1).all()
     pairs = read_table(folder / layout.pairs(1), PAIRS)
     assert (pairs.num_rows > 0) == (params["policy"]["method"] == "online_dpo")
+    searched = read_table(folder / layout.searched(1), EPISODES)
+    assert (searched.num_rows > 0) == (params["policy"]["method"] == "expert_iteration")
     evaluated = json.loads((folder / layout.metrics("evaluate-1")).read_text())
     assert len(evaluated["unseen"]) == len(params["evaluate"]["decoding"])
     assert all(row["constrained"] == params["evaluate"]["constrained"] for row in evaluated["unseen"].values())

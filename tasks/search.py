@@ -1,0 +1,108 @@
+"""Stage ``search``: π_{i−1} plays training games with Best-of-N under PRM_i, for ``policy.method: expert_iteration``.
+
+The search is the expert that the policy then imitates (expert iteration, arXiv 1705.08439): what choosing by the PRM
+wins, the policy learns to win without it. Games come from the other end of the campaign's order than the rollouts',
+so that the PRM chooses where it was not trained, as far as there are so many. Other methods search nothing, and the
+stage writes an empty table. Finished portions are kept in scratch: a killed search plays only what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from agentprm_core.datasets import episodes_from_table, episodes_to_table, games_from_table, read_table, write_table
+from agentprm_core.policy.models import Policy
+from agentprm_core.types import EPISODES, GAMES, Game
+from tasks import layout
+from tasks.compute import load_player, slots, use
+from tasks.kept import kept
+from tasks.playing import Way, outcomes_digest, play_games
+from tasks.rollout import share_of
+from tasks.stage import Stage, run_stage
+from tasks.suites import rollouts_suite
+from tasks.trust import trusted
+
+_PORTIONS = 4
+"""A kill costs one."""
+
+
+def work(stage: Stage) -> None:
+    """Let the policy play with the PRM choosing among its actions."""
+    use(stage.params.compute)
+    i, method = stage.iteration, stage.params.policy.method
+    if method != "expert_iteration":
+        print(f"{stage.name}: policy.method {method} imitates no search: nothing is played", flush=True)
+        write_table(EPISODES.empty_table(), layout.searched(i))
+        stage.report({"games": 0})
+        return
+    stage.read(layout.games("train"), layout.policy(stage.prev), layout.prm(i))
+    policy = load_player(layout.policy(stage.prev), stage.params.compute)
+    prm = load_player(layout.prm(i), stage.params.compute, "prm")
+    shown = trusted(stage, list(episodes_from_table(read_table(layout.episodes(i), EPISODES))), policy)
+    games = share_of(
+        games_from_table(read_table(layout.games("train"), GAMES)), stage.params.search.games, stage, backwards=True
+    )
+    searched = search(stage, policy, prm, games)
+    stage.gate(
+        rollouts_suite(
+            searched, policy=policy.digest, episodes_per_game=1, min_valid=stage.params.rollout.min_valid, searched=True
+        )
+    )
+    write_table(searched, layout.searched(i))
+    stage.report(_figures(searched) | shown)
+    stage.wrote(layout.searched(i))
+
+
+def search(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> pa.Table:
+    """Rows of EPISODES: each game once, by Best-of-N."""
+    way = _way(stage, policy)
+    compute, size = stage.params.compute, math.ceil(len(games) / _PORTIONS)
+    tables = []
+    for part in (games[at : at + size] for at in range(0, len(games), size)):
+        name = outcomes_digest(policy, prm, part, way, stage.seed, compute.device, compute.threads)
+        tables.append(
+            kept(stage.scratch / f"{name}.parquet", EPISODES, partial(_played, stage, policy, prm, part, way))
+        )
+    return pa.concat_tables(tables)
+
+
+def _way(stage: Stage, policy: Policy) -> Way:
+    params = stage.params
+    context = min(params.model.context, policy.model.config.max_position_embeddings)
+    return Way(
+        method="best_of_n",
+        temperature=params.search.temperature,
+        constrained=params.rollout.constrained,
+        n=params.search.n,
+        width=1,
+        samples=1,
+        engine=params.env.engine,
+        max_turns=params.env.max_turns,
+        max_action_tokens=params.model.max_action_tokens,
+        slots=slots(stage, policy, params.rollout.slots, context, caches=2),
+        context=context,
+        prior=params.search.prior,
+    )
+
+
+def _played(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game], way: Way) -> pa.Table:
+    played = play_games(policy, prm, games, way, stage.seed)
+    return episodes_to_table(played, iteration=stage.iteration, method=way.name, policy=policy.digest)
+
+
+def _figures(searched: pa.Table) -> dict:
+    episodes = list(episodes_from_table(searched))
+    return {
+        "games": len(episodes),
+        "turns": searched.num_rows,
+        "success": sum(episode.won for episode in episodes) / len(episodes),
+        "mean_actions": sum(episode.length for episode in episodes) / len(episodes),
+    }
+
+
+if __name__ == "__main__":
+    run_stage("search", work, iterated=True, gated=True)

@@ -1,0 +1,43 @@
+"""Whether a PRM may be followed, by an update or by a search for one: what ``prm.require_ranking`` and
+``prm.require_gain`` ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentprm_core.policy.models import Policy
+from agentprm_core.types import Episode
+from tasks import layout
+from tasks.gain import required_gain
+from tasks.stage import Stage, StageError, read_json
+
+
+def trusted(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> dict:
+    """The figures of what params.yaml requires of this iteration's PRM; ``episodes`` are ``policy``'s rollouts.
+
+    Raises:
+        StageError: the PRM has not shown it.
+    """
+    if stage.params.prm.require_ranking:
+        _check_ranking(stage.iteration)
+    return {"gain": required_gain(stage, episodes, policy)} if stage.params.prm.require_gain else {}
+
+
+def _check_ranking(iteration: int) -> None:
+    ranking = read_json(layout.metrics(f"prm-{iteration}"))["ranking"]
+    if not ranking["better_than_chance"]:
+        raise StageError(
+            f"{layout.prm(iteration)} ranks actions no better than chance: {_said(ranking)}. A policy that "
+            "follows it learns nothing. Give it more to learn from (rollout.games, rollout.episodes_per_game, "
+            "rollout.branch.train_states), measure it at more states (rollout.branch.validation_states), or set "
+            "prm.require_ranking: false"
+        )
+
+
+def _said(ranking: dict) -> str:
+    if ranking["accuracy"] is None:
+        return "no held-out state has two actions whose measured returns differ by more than prm.ranking_margin"
+    return (
+        f"it orders {ranking['accuracy']:.0%} [{ranking['accuracy_low']:.0%}, {ranking['accuracy_high']:.0%}] of "
+        f"{ranking['pairs']} pairs at {ranking['states']} held-out states as their returns do"
+    )
