@@ -173,6 +173,7 @@ def test_shares_of_a_games_episodes_are_whole_episodes(key, fits, odd):
 def test_reasons_are_refused_where_nobody_writes_or_reads_them():
     chat = {
         "model": {"source": "a/chat-model", "max_action_tokens": 64}, "sft": {"reason_tokens": 40},
+        "policy": {"replay": 0.0},
         "rollout": {"constrained": False}, "evaluate": {"constrained": False, "decoding": ["greedy", "sample"]},
     }  # fmt: skip
     raw = overridden(overridden(copy.deepcopy(RAW), PUBLISHED), chat)
