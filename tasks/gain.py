@@ -18,9 +18,9 @@ from agentprm_core.evaluate import Paired, paired_test
 from agentprm_core.policy.models import Policy
 from agentprm_core.types import GAMES, Episode, Game
 from tasks import layout
-from tasks.compute import load_player, slots
+from tasks.compute import load_player
 from tasks.demos import choose
-from tasks.playing import Way, play_games
+from tasks.playing import play_games, way_of_rollouts
 from tasks.stage import Stage, StageError
 
 SAMPLES = 4
@@ -62,21 +62,9 @@ def held_out(stage: Stage, episodes: Sequence[Episode]) -> list[Game]:
 
 def gain(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> Paired:
     """The policy sampled, against the PRM's choice among its samples, game by game."""
-    params = stage.params
-    context = min(params.model.context, policy.model.config.max_position_embeddings)
-    one = Way(
-        method="sample",
-        temperature=params.rollout.temperature,
-        constrained=params.rollout.constrained,
-        n=1,
-        width=1,
-        samples=1,
-        engine=params.env.engine,
-        max_turns=params.env.max_turns,
-        max_action_tokens=params.model.max_action_tokens,
-        slots=slots(stage, policy, params.rollout.slots, context, caches=2),
-        context=context,
-        prior=params.prm.gain_prior,
+    section = stage.params.prm
+    one = way_of_rollouts(
+        stage, policy, method="sample", temperature=stage.params.rollout.temperature, n=1, prior=section.gain_prior
     )
     before, after = (
         {episode.game_id: episode.won for episode in play_games(policy, prm, games, way, stage.seed)}

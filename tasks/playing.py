@@ -21,8 +21,10 @@ from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
+from tasks.compute import slots
 from tasks.kept import digest
 from tasks.params import decoding_name
+from tasks.stage import Stage
 
 METHODS = ("greedy", "sample", "best_of_n", "best_trajectory", "beam", "lookahead")
 STANDALONE = METHODS[:-1]
@@ -80,6 +82,24 @@ def play_games(
     if way.method == "best_trajectory":
         played = _best(played, prm)
     return sorted(played, key=lambda episode: episode.game_id)
+
+
+def way_of_rollouts(stage: Stage, policy: Policy, **how: object) -> Way:
+    """A way of playing training games, as rollouts do: their engine, length, decoding and slots, half of these for a
+    PRM. ``how``: ``method``, ``temperature``, ``n`` and ``prior``."""
+    params = stage.params
+    context = min(params.model.context, policy.model.config.max_position_embeddings)
+    return Way(
+        constrained=params.rollout.constrained,
+        width=1,
+        samples=1,
+        engine=params.env.engine,
+        max_turns=params.env.max_turns,
+        max_action_tokens=params.model.max_action_tokens,
+        slots=slots(stage, policy, params.rollout.slots, context, caches=2),
+        context=context,
+        **how,
+    )
 
 
 def outcomes_digest(

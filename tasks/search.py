@@ -18,9 +18,9 @@ from agentprm_core.datasets import episodes_from_table, episodes_to_table, games
 from agentprm_core.policy.models import Policy
 from agentprm_core.types import EPISODES, GAMES, Game
 from tasks import layout
-from tasks.compute import load_player, slots, use
+from tasks.compute import load_player, use
 from tasks.kept import kept
-from tasks.playing import Way, outcomes_digest, play_games
+from tasks.playing import Way, outcomes_digest, play_games, way_of_rollouts
 from tasks.rollout import share_of
 from tasks.stage import Stage, run_stage
 from tasks.suites import rollouts_suite
@@ -59,7 +59,9 @@ def work(stage: Stage) -> None:
 
 def search(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> pa.Table:
     """Rows of EPISODES: each game once, by Best-of-N."""
-    way = _way(stage, policy)
+    section = stage.params.search
+    how = {"temperature": section.temperature, "n": section.n, "prior": section.prior}
+    way = way_of_rollouts(stage, policy, method="best_of_n", **how)
     compute, size = stage.params.compute, math.ceil(len(games) / _PORTIONS)
     tables = []
     for part in (games[at : at + size] for at in range(0, len(games), size)):
@@ -68,25 +70,6 @@ def search(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> 
             kept(stage.scratch / f"{name}.parquet", EPISODES, partial(_played, stage, policy, prm, part, way))
         )
     return pa.concat_tables(tables)
-
-
-def _way(stage: Stage, policy: Policy) -> Way:
-    params = stage.params
-    context = min(params.model.context, policy.model.config.max_position_embeddings)
-    return Way(
-        method="best_of_n",
-        temperature=params.search.temperature,
-        constrained=params.rollout.constrained,
-        n=params.search.n,
-        width=1,
-        samples=1,
-        engine=params.env.engine,
-        max_turns=params.env.max_turns,
-        max_action_tokens=params.model.max_action_tokens,
-        slots=slots(stage, policy, params.rollout.slots, context, caches=2),
-        context=context,
-        prior=params.search.prior,
-    )
 
 
 def _played(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game], way: Way) -> pa.Table:

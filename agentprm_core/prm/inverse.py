@@ -21,9 +21,8 @@ import torch
 from transformers import PreTrainedModel
 
 from agentprm_core.credit.inverse import inverse_logits, inverse_loss
-from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
-from agentprm_core.prm.losses import prm_objective
+from agentprm_core.prm.losses import check_observations, prm_objective
 from agentprm_core.prm.rows import action_tokens
 from agentprm_core.prm.score import score_rows
 from agentprm_core.prm.validation import validate
@@ -74,11 +73,7 @@ def train_inverse(
         DataError: nothing to train on, an observation loss where the embedding is not also the output.
         ValueError: a resampled action too few or too many.
     """
-    if settings.observation_weight and not prm.config.tie_word_embeddings:
-        raise DataError(
-            "observation_weight needs a model whose embedding is also its output (tie_word_embeddings): set "
-            "prm.observation_weight to 0"
-        )
+    check_observations(prm, settings.observation_weight)
     objective = prm_objective(partial(inverse, gamma=settings.gamma), settings.observation_weight, scored="scored")
     rows = [inverse_row(item, renderer) for item in items]
     metrics = fit(EpisodeTrainer(prm, rows, objective, settings, scratch))

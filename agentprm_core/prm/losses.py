@@ -12,6 +12,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
+from agentprm_core.errors import DataError
 from agentprm_core.prm.model import action_logits, surprise
 from agentprm_core.training.packing import Row
 from agentprm_core.training.trainer import Losses, Objective
@@ -47,6 +48,15 @@ def _better(row_M: torch.Tensor, state_M: torch.Tensor, q_M: torch.Tensor, margi
     """(M, M) bool: action i was tried at the same state of the same row as j, and is better by the margin."""
     same_MM = (row_M[:, None] == row_M[None, :]) & (state_M[:, None] == state_M[None, :])
     return same_MM & (q_M[:, None] - q_M[None, :] > margin)
+
+
+def check_observations(prm: torch.nn.Module, observation_weight: float) -> None:
+    """Raises DataError where :func:`prm_objective` cannot predict the words: its embedding is not its output."""
+    if observation_weight and not prm.config.tie_word_embeddings:
+        raise DataError(
+            "observation_weight needs a model whose embedding is also its output (tie_word_embeddings): set "
+            "prm.observation_weight to 0"
+        )
 
 
 def prm_objective(loss: Callable[..., torch.Tensor], observation_weight: float, scored: str = "weight") -> Objective:

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
-from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
+from agentprm_core.prm.losses import check_observations, pair_weights, prm_objective, relative, soft_bce
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, outcome_alone, prm_row
 from agentprm_core.prm.score import score_episodes
@@ -77,11 +77,7 @@ def train_prm(
     shared = {item.episode.game_id for item in labelled} & {item.episode.game_id for item in held_out}
     if shared:
         raise DataError(f"{len(shared)} games are in both training and validation: {', '.join(sorted(shared)[:3])} …")
-    if settings.observation_weight and not prm.config.tie_word_embeddings:
-        raise DataError(
-            "observation_weight needs a model whose embedding is also its output (tie_word_embeddings): set "
-            "prm.observation_weight to 0"
-        )
+    check_observations(prm, settings.observation_weight)
     trainer = _trainer(labelled, renderer, prm, settings, scratch)
     metrics = fit(trainer)
     if held_out:
