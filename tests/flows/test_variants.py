@@ -21,7 +21,10 @@ pytestmark = pytest.mark.slow
 
 VARIANTS = {
     "branching": {"label": {"credit": "branching", "continuations": 1}},
-    "history": {"label": {"key": "history", "discount_from": "start", "outcome": "signed"}},
+    "history": {
+        "label": {"key": "history", "discount_from": "start", "outcome": "signed"},
+        "rollout": {"branch": {"random_states": 0}},
+    },
     "relative": {
         "prm": {"loss": "relative", "start": "sft", "epochs": 8},
         "rollout": {"branch": {"train_states": 24, "actions": 3}},
