@@ -26,7 +26,7 @@ def work(stage: Stage) -> None:
     stage.read(layout.rollouts(i), layout.prm(i), layout.policy(stage.prev))
     episodes = list(episodes_from_table(read_table(layout.episodes(i), EPISODES)))
     policy = load_policy(layout.policy(stage.prev), device=stage.params.compute.device)
-    shown = trusted(stage, episodes, policy) if method == "online_dpo" else {}
+    shown = trusted(stage, policy) if method == "online_dpo" else {}
     model, figures, pairs = UPDATES[method](stage, episodes, policy)
     curve = figures.pop("curve")
     with whole(layout.policy(i)) as folder:

@@ -42,7 +42,7 @@ def work(stage: Stage) -> None:
     stage.read(layout.games("train"), layout.policy(stage.prev), layout.prm(i))
     policy = load_player(layout.policy(stage.prev), stage.params.compute)
     prm = load_player(layout.prm(i), stage.params.compute, "prm")
-    shown = trusted(stage, list(episodes_from_table(read_table(layout.episodes(i), EPISODES))), policy)
+    shown = trusted(stage, policy)
     games = share_of(
         games_from_table(read_table(layout.games("train"), GAMES)), stage.params.search.games, stage, backwards=True
     )

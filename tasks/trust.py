@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from agentprm_core.datasets import episodes_from_table, read_table
 from agentprm_core.policy.models import Policy
-from agentprm_core.types import Episode
+from agentprm_core.types import EPISODES
 from tasks import layout
 from tasks.gain import required_gain
 from tasks.stage import Stage, StageError, read_json
 
 
-def trusted(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> dict:
-    """The figures of what params.yaml requires of this iteration's PRM; ``episodes`` are ``policy``'s rollouts.
+def trusted(stage: Stage, policy: Policy) -> dict:
+    """The figures of what params.yaml requires of this iteration's PRM, trained on ``policy``'s rollouts.
 
     Raises:
         StageError: the PRM has not shown it.
     """
     if stage.params.prm.require_ranking:
         _check_ranking(stage.iteration)
-    return {"gain": required_gain(stage, episodes, policy)} if stage.params.prm.require_gain else {}
+    if not stage.params.prm.require_gain:
+        return {}
+    episodes = list(episodes_from_table(read_table(layout.episodes(stage.iteration), EPISODES)))
+    return {"gain": required_gain(stage, episodes, policy)}
 
 
 def _check_ranking(iteration: int) -> None:
