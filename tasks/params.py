@@ -178,6 +178,8 @@ class Prm(Training):
     """Of promise and progress: the weight of the progress loss L_A."""
     lam: Annotated[float, Field(ge=0, le=1)]
     """Of promise and progress: λ of the generalised advantage."""
+    targets: Literal["step", "epoch"]
+    """Of promise and progress: when the model's scores make the targets anew."""
     ranking_margin: Annotated[float, Field(ge=0, lt=1)]
     """Pairs of actions whose measured returns differ by no more are left out of the ranking that decides."""
     require_ranking: bool

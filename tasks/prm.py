@@ -69,6 +69,7 @@ def _labelled(stage: Stage, policy: Policy) -> Trained:
         beta=section.beta,
         gamma=stage.params.label.gamma,
         lam=section.lam,
+        targets=section.targets,
     )
     return *train_prm(train, policy.renderer, start(stage, policy), settings, stage.scratch, held_out), held_out
 

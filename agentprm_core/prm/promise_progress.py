@@ -1,10 +1,16 @@
-"""Promise and progress: the model learns from its own scores through GAE targets, estimated anew each epoch (paper B).
+"""Promise and progress: the model learns from its own scores through GAE targets (paper B).
 
     L = ½ (M_t − Q̂_t)² + β ((M_t − M_{t−1}) − Â_t)²
 
 M_t = Q_φ(s_t, a_t) in (0, 1), after the action of turn t; Q̂ and Â come from
-:func:`agentprm_core.credit.gae.gae_targets` with M frozen at the start of the epoch. M before the first turn is 0, in
-the targets and in the loss. The gradient runs through both M of the difference.
+:func:`agentprm_core.credit.gae.gae_targets`, without gradient. M before the first turn is 0, in the targets and in the
+loss. The gradient runs through both M of the difference.
+
+Which M the targets are made of is ``PrmSettings.targets``. Each epoch (the paper) freezes M at its start, and so asks
+for M_t − M_{t−1} = Q̂_t − M⁰_{t−1} while M has long left M⁰: within the first epoch M⁰ knows nothing, and what progress
+asks contradicts what promise asks. Each step takes M of the same forward pass, which costs nothing; then the two agree,
+and progress adds −e_t ∇M_{t−1} to the gradient, e_t = M_t − Q̂_t: errors that turns share cancel, what an action changed
+stays.
 
 Shapes: ``M`` scored actions of a pack, its rows' turns in order; ``T`` turns of one row.
 """
@@ -17,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from agentprm_core.credit.gae import gae_targets
 from agentprm_core.datasets import whole
@@ -27,7 +34,7 @@ from agentprm_core.training.trainer import Batches, EpisodeTrainer
 
 
 class PromiseProgressTrainer(EpisodeTrainer):
-    """Sets the targets of every batch from the model as it was when the epoch began."""
+    """Targets from the scores of the same pass, or from the model as it was when the epoch began."""
 
     def __init__(self, prm, rows: Sequence[Row], won: Sequence[bool], settings, scratch: Path) -> None:
         objective = prm_objective(self.loss, settings.observation_weight)
@@ -46,6 +53,8 @@ class PromiseProgressTrainer(EpisodeTrainer):
         return [*super().decided_by(), {"won": torch.from_numpy(self._won)}]
 
     def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
+        if self.settings.targets == "step":
+            return super().step_batches(epoch_iterator, num_batches)
         step = self.state.global_step
         group = self.settings.accumulation * self.args.world_size
         steps_an_epoch = -(-self.train_dataset.first_epoch // group)
@@ -59,9 +68,21 @@ class PromiseProgressTrainer(EpisodeTrainer):
         row_M = batch["row"][batch["weight"] > 0]
         same_row_M = F.pad(row_M[1:] == row_M[:-1], (1, 0))
         before_M = F.pad(q_M[:-1], (1, 0)) * same_row_M
-        promise_M = (q_M - batch["promise"]).square() / 2
-        progress_M = (q_M - before_M - batch["progress"]).square()
+        if self.settings.targets == "step":
+            promise, progress = self._targets_of(q_M.detach(), row_M, batch["rows"])
+        else:
+            promise, progress = batch["promise"], batch["progress"]
+        promise_M = (q_M - promise).square() / 2
+        progress_M = (q_M - before_M - progress).square()
         return (promise_M + self.settings.beta * progress_M).sum()
+
+    def _targets_of(self, q_M: torch.Tensor, row_M: torch.Tensor, rows_B: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """(M,) Q̂ and Â of the packed rows ``rows_B`` from their scores."""
+        lengths_B = row_M.unique_consecutive(return_counts=True)[1]
+        values_BT = pad_sequence(q_M.split(lengths_B.tolist()), batch_first=True)
+        won_B = torch.from_numpy(self._won).to(q_M.device)[rows_B]
+        targets = gae_targets(values_BT, lengths_B, won_B, gamma=self.settings.gamma, lam=self.settings.lam)
+        return targets.q_BT[targets.mask_BT], targets.advantage_BT[targets.mask_BT]
 
     def _estimate(self, epoch_start: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """(Q̂, Â) of every row from the weights of step ``epoch_start``; kept in scratch, for a run that is killed

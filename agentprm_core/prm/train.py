@@ -25,6 +25,7 @@ from agentprm_core.training.launch import fit
 from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings
 
 LOSSES = ("bce", "relative", "promise_progress", "outcome")
+TARGETS = ("step", "epoch")
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,15 @@ class PrmSettings(TrainSettings):
     """``promise_progress``: discount of the targets."""
     lam: float = 0.95
     """``promise_progress``: λ of the generalised advantage."""
+    targets: str = "step"
+    """``promise_progress``: when the model's scores make the targets anew, at each ``step`` or each ``epoch``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.loss not in LOSSES:
             raise ValueError(f"loss: {self.loss!r} is not one of {', '.join(LOSSES)}")
+        if self.targets not in TARGETS:
+            raise ValueError(f"targets: {self.targets!r} is not one of {', '.join(TARGETS)}")
 
 
 def train_prm(

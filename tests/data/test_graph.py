@@ -69,6 +69,18 @@ def test_outs_lie_where_the_tasks_put_them():
         assert place(7).as_posix() in {out.replace("${key}", "7") for out in outs}
 
 
+def test_git_leaves_the_outs_to_dvc(tmp_path):
+    """An out that git tracks too is refused by DVC, and `git add .` would commit the data."""
+    listed = [out for name in STAGES for out in definition(name)["outs"] + definition(name).get("metrics", [])]
+    outs = {out.replace("${key}", "1") for out in listed}
+    run = {"cwd": tmp_path, "capture_output": True, "text": True}
+    subprocess.run(["git", "init", "-q"], check=True, **run)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/.gitignore").write_text((ROOT / "data/.gitignore").read_text())
+    ignored = subprocess.run(["git", "check-ignore", *sorted(outs)], **run).stdout.split()
+    assert set(ignored) == outs
+
+
 def test_dvc_reads_the_graph(tmp_path):
     for name in ("dvc.yaml", PARAMS):
         (tmp_path / name).write_text((ROOT / name).read_text())

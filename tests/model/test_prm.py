@@ -144,14 +144,19 @@ def test_relative_loss_is_the_mean_over_pairs(prm, renderer):
     torch.testing.assert_close(losses.total, 2 * expected, atol=1e-5, rtol=1e-5)
 
 
-def test_promise_and_progress_against_a_double_loop(prm, renderer, tmp_path):
-    items = labelled(3)
+def promise_progress_loss(prm, renderer, items, targets, scratch):
     rows = [prm_row(item, renderer) for item in items]
-    settings = dataclasses.replace(SETTINGS, loss="promise_progress", beta=0.5, gamma=0.9, lam=0.8)
-    trainer = PromiseProgressTrainer(prm, rows, [i.episode.won for i in items], settings, tmp_path)
-    (batch,) = trainer.step_batches(iter([pack(rows) | {"rows": torch.arange(3)}]), 1)
+    settings = dataclasses.replace(SETTINGS, loss="promise_progress", beta=0.5, gamma=0.9, lam=0.8, targets=targets)
+    trainer = PromiseProgressTrainer(prm, rows, [i.episode.won for i in items], settings, scratch)
+    (batch,) = trainer.step_batches(iter([pack(rows) | {"rows": torch.arange(len(rows))}]), 1)
     with packed_attention(prm):
-        total = trainer.objective(prm.eval(), batch).total
+        return trainer.objective(prm.eval(), batch).total
+
+
+@pytest.mark.parametrize("targets", ["step", "epoch"])
+def test_promise_and_progress_against_a_double_loop(prm, renderer, tmp_path, targets):
+    items = labelled(3)
+    total = promise_progress_loss(prm, renderer, items, targets, tmp_path)
     expected = 0.0
     for item, m in zip(items, score_episodes(prm, renderer, [i.episode for i in items], 999)):
         targets = gae_targets(
@@ -161,6 +166,17 @@ def test_promise_and_progress_against_a_double_loop(prm, renderer, tmp_path):
             progress = m[t] - (m[t - 1] if t else 0.0) - targets.advantage_BT[0, t].item()
             expected += 0.5 * (m[t] - targets.q_BT[0, t].item()) ** 2 + 0.5 * progress**2
     assert total.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_targets_of_a_step_have_no_gradient(prm, renderer, tmp_path):
+    gradients = []
+    for targets in ("step", "epoch"):  # made of the same weights, those of an epoch as plain numbers
+        prm.zero_grad()
+        promise_progress_loss(prm, renderer, labelled(3), targets, tmp_path / targets).backward()
+        gradients.append([p.grad.clone() for p in prm.parameters() if p.grad is not None])
+    assert len(gradients[0]) > 1
+    for step, epoch in zip(*gradients, strict=True):
+        torch.testing.assert_close(step, epoch, atol=1e-5, rtol=1e-4)
 
 
 def test_learns_which_actions_are_right_on_other_games(renderer, tmp_path):
@@ -176,12 +192,13 @@ def test_learns_which_actions_are_right_on_other_games(renderer, tmp_path):
     assert metrics["validation"]["loss"] < metrics["validation"]["loss_of_mean"]
 
 
-def test_promise_and_progress_learns_from_outcomes_alone(renderer, tmp_path):
-    settings = dataclasses.replace(SETTINGS, loss="promise_progress", epochs=8)
+@pytest.mark.parametrize(("targets", "estimates"), [("step", 0), ("epoch", 8)])
+def test_promise_and_progress_learns_from_outcomes_alone(renderer, tmp_path, targets, estimates):
+    settings = dataclasses.replace(SETTINGS, loss="promise_progress", epochs=8, targets=targets)
     model = new_prm(text_world.small_model(renderer))
     _, metrics = train_prm(labelled(150, skill=0.3), renderer, model, settings, tmp_path)
     assert metrics["curve"][-1]["prm_loss"] < 0.9 * metrics["curve"][0]["prm_loss"]
-    assert len(list(tmp_path.glob("scores-*.npy"))) == 8
+    assert len(list(tmp_path.glob("scores-*.npy"))) == estimates
 
 
 def test_learns_from_pairs_which_action_is_better_on_other_games(renderer, tmp_path):

@@ -58,8 +58,13 @@ def error(scores) -> float:
 
 @pytest.mark.parametrize(
     "loss",
-    [{"loss": "bce"}, {"loss": "promise_progress"}, {"loss": "promise_progress", "beta": 0.0}],
-    ids=["monte carlo", "promise and progress", "PVM"],
+    [
+        {"loss": "bce"},
+        {"loss": "promise_progress"},
+        {"loss": "promise_progress", "targets": "epoch"},
+        {"loss": "promise_progress", "beta": 0.0},
+    ],
+    ids=["monte carlo", "promise and progress", "targets of an epoch", "PVM"],
 )
 def test_step_losses_learn_the_exact_q(renderer, tmp_path, loss):
     scores = by_state(trained(renderer, tmp_path, **loss), renderer)

@@ -54,7 +54,7 @@ def dpo_trainer(renderer, scratch):
 def promise_trainer(renderer, scratch):
     prm, episodes = new_prm(text_world.small_model(renderer)), text_world.episodes(60, skill=0.4)
     rows = [prm_row(Labelled(episode, np.zeros(episode.length)), renderer) for episode in episodes]
-    settings = PrmSettings(5e-3, 1024, 0, steps=9, save_every=2, loss="promise_progress")
+    settings = PrmSettings(5e-3, 1024, 0, steps=9, save_every=2, loss="promise_progress", targets="epoch")
     return PromiseProgressTrainer(prm, rows, [episode.won for episode in episodes], settings, scratch)
 
 
