@@ -1,10 +1,12 @@
 """Step beam search N × M over cloned worlds (paper B §4.1): N histories kept, M actions sampled from each.
 
 At every depth all candidates are scored by the PRM; they are stepped best first, in clones of their worlds, and those
-that lead to a state already reached at this depth are merged into the better one, until N are found. The first
-state counts as N equal ones, so the first depth samples N·M actions. A path that has ended (won, out of turns or of
-context) keeps its last score and its place; the search of a game ends when its best path has ended, and that path is
-the episode. Whether it was won is read by nobody before.
+that lead to a state already reached at this depth are merged into the better one, until N are found. A path does not
+go back to a state that it has been in (the closed list of graph search: the world is deterministic, so nothing is new
+there), unless no candidate of any path leads elsewhere. The first state counts as N equal ones, so the first depth
+samples N·M actions. A path that has ended (won, out of turns or of context) keeps its last score and its place; the
+search of a game ends when its best path has ended, and that path is the episode. Whether it was won is read by nobody
+before.
 
 What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.search.best_of_n.judged`, over the samples of
 its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over steps, and a
@@ -46,6 +48,9 @@ class _Node:
     seats: tuple[int, int] | None = None
     """Of the sampler and of the scorer."""
     truncated: bool = False
+
+    def has_been_in(self, key: str) -> bool:
+        return key == self.key or any(key == turn.state_key for turn in self.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +155,7 @@ class BeamSearch:
         children.sort(key=lambda child: (-child.worth, -child.choice.count))
         kept: list[tuple[_Node, _Node]] = []  # a parent and its child
         reached: set[str] = set()
+        back: tuple[_Node, _Node] | None = None  # the best of those that go back
         for child in children:
             if len(kept) == self._width:
                 break
@@ -157,9 +163,15 @@ class BeamSearch:
             seen = world.step(child.choice.action)
             beam.steps += 1
             key = world.state_key()
-            if key not in reached:
-                reached.add(key)
-                kept.append((child.parent, _node(child, world, key, seen)))
+            if key in reached:
+                continue
+            if child.parent.has_been_in(key):
+                back = back or (child.parent, _node(child, world, key, seen))
+                continue
+            reached.add(key)
+            kept.append((child.parent, _node(child, world, key, seen)))
+        if not (kept or ended) and back:
+            kept.append(back)
         parents = beam.live
         beam.nodes = sorted([*ended, *self._seat(beam, parents, kept)], key=lambda node: -node.worth)
         for node in beam.nodes[self._width :]:

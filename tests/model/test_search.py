@@ -247,11 +247,38 @@ def test_a_beam_with_a_prior_finds_what_a_plain_search_finds(toy_engine, prm, wi
 
 
 @pytest.mark.parametrize("prior", [0.0, 0.1, 1e3])
-def test_a_beam_of_width_1_is_best_of_n(toy_engine, prm, prior):
+def test_a_beam_of_width_1_is_best_of_n_that_does_not_go_back(toy_engine, prm, prior):
+    """The two part where Best-of-N's choice leads to a state that the path has been in, and nowhere before."""
     beam = BeamSearch(sampler(), scorer(prm), width=1, samples=6, prior=prior)
-    found = beam.search(starts(GAMES, 1, 4), engine=toy_engine, max_turns=6)
+    found = sorted(beam.search(starts(GAMES, 1, 4), engine=toy_engine, max_turns=6), key=lambda e: e.game_id)
     best = played(BestOfN(sampler(), prm, samples=6, prior=prior), toy_engine, max_turns=6)
-    assert [e.turns for e in sorted(found, key=lambda e: e.game_id)] == [e.turns for e in best]
+    shared = []
+    for game, ours, theirs in zip(GAMES, found, best, strict=True):
+        same = next((t for t, (a, b) in enumerate(zip(ours.turns, theirs.turns)) if a != b), None)
+        if same is None:
+            assert ours.length == theirs.length
+            continue
+        shared.append(same)
+        states = states_of(game, theirs)
+        assert states[same + 1] in states[: same + 1]
+    assert shared and (prior or max(shared) > 1)  # a large prior looks around at once, which leads nowhere
+
+
+def states_of(game, episode):
+    """The keys of an episode's states, the last one's included."""
+    world = toy.ToyWorld()
+    world.reset(game)
+    return [world.state_key(), *((world.step(turn.action), world.state_key())[1] for turn in episode.turns)]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_path_goes_back_only_where_all_samples_do(toy_engine, prm, width):
+    """Of all commands one leads on at every state of these worlds; of one sample none may."""
+    for game, episode in zip(GAMES, searched(prm, toy_engine, width, 3000 // width, temperature=8.0)):
+        states = states_of(game, episode)
+        assert len(set(states)) == len(states)
+    alone = searched(prm, toy_engine, 1, 1)
+    assert any(len(set(states_of(game, e))) <= e.length for game, e in zip(GAMES, alone))
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -292,6 +319,8 @@ def plain_beam(prm, game, width, max_turns, prior=0.0):
         for worth, turns, world, action in sorted(children, key=lambda c: -c[0]):
             after = world.clone()
             seen = after.step(action)
+            if after.state_key() in {world.state_key(), *(turn.state_key for turn in turns)}:
+                continue
             if after.state_key() not in reached and len(kept) < width:
                 reached.add(after.state_key())
                 kept.append((worth, turns, after, seen, seen.won or len(turns) == max_turns))
