@@ -111,6 +111,8 @@ def at_odds(params: Params) -> Iterator[Odd]:
             yield f"policies.{number}.prm", evaluated.prm, f"one of the iterations {', '.join(numbers)}"
     if params.evaluate.beam.width > params.evaluate.slots:
         yield "evaluate.beam.width", params.evaluate.beam.width, f"at most evaluate.slots, {params.evaluate.slots}"
+    if params.search.beam.width > params.rollout.slots:
+        yield "search.beam.width", params.search.beam.width, f"at most rollout.slots, {params.rollout.slots}"
     if params.compare.decoding not in params.evaluate.decoding:
         yield "compare.decoding", params.compare.decoding, f"one of evaluate.decoding: {params.evaluate.decoding}"
     if getattr(games, params.compare.split) == 0:

@@ -207,11 +207,18 @@ class Monitor(Section):
     """Whether the update ends at the first look that raises the flag."""
 
 
+class Beam(Section):
+    width: Count
+    """Nodes kept at each depth."""
+    samples: Count
+    """Actions drawn from each."""
+
+
 class Search(Section):
-    """Of expert_iteration: Best-of-N on training games, whose wins the policy imitates."""
+    """Of expert_iteration: beam search on training games, whose wins the policy imitates."""
 
     games: Count
-    n: Annotated[int, Field(ge=2, strict=True)]
+    beam: Beam
     temperature: Temperature
     prior: Prior
 
@@ -237,13 +244,6 @@ class Policy(Training):
     omega: NotNegative
     """Of gigpo: the weight of the step's advantage."""
     monitor: Monitor
-
-
-class Beam(Section):
-    width: Count
-    """Nodes kept at each depth."""
-    samples: Count
-    """Actions drawn from each."""
 
 
 class Ahead(Section):

@@ -86,19 +86,18 @@ def play_games(
 
 def way_of_rollouts(stage: Stage, policy: Policy, **how: object) -> Way:
     """A way of playing training games, as rollouts do: their engine, length, decoding and slots, half of these for a
-    PRM. ``how``: ``method``, ``temperature``, ``n`` and ``prior``."""
+    PRM. ``how``: ``method``, ``temperature``, ``prior``, and ``n`` or ``width`` and ``samples``."""
     params = stage.params
     context = min(params.model.context, policy.model.config.max_position_embeddings)
+    sizes = {"n": 1, "width": 1, "samples": 1}
     return Way(
         constrained=params.rollout.constrained,
-        width=1,
-        samples=1,
         engine=params.env.engine,
         max_turns=params.env.max_turns,
         max_action_tokens=params.model.max_action_tokens,
         slots=slots(stage, policy, params.rollout.slots, context, caches=2),
         context=context,
-        **how,
+        **(sizes | how),
     )
 
 

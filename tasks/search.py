@@ -1,7 +1,9 @@
-"""Stage ``search``: π_{i−1} plays training games with Best-of-N under PRM_i, for ``policy.method: expert_iteration``.
+"""Stage ``search``: beam search with π_{i−1} under PRM_i on training games, for ``policy.method: expert_iteration``.
 
 The search is the expert that the policy then imitates (expert iteration, arXiv 1705.08439): what choosing by the PRM
-wins, the policy learns to win without it. Games come from the other end of the campaign's order than the rollouts',
+wins, the policy learns to win without it. Of width 1 it is Best-of-N that tries its choice in a clone of the world
+first and does not go back to a state it has been in: policies lose games by walking in circles, and what they imitate
+must show the way out. Games come from the other end of the campaign's order than the rollouts',
 so that the PRM chooses where it was not trained, as far as there are so many. Other methods search nothing, and the
 stage writes an empty table. Finished portions are kept in scratch: a killed search plays only what is missing.
 """
@@ -31,7 +33,7 @@ _PORTIONS = 4
 
 
 def work(stage: Stage) -> None:
-    """Let the policy play with the PRM choosing among its actions."""
+    """Let the policy search with the PRM choosing among its paths."""
     use(stage.params.compute)
     i, method = stage.iteration, stage.params.policy.method
     if method != "expert_iteration":
@@ -58,10 +60,10 @@ def work(stage: Stage) -> None:
 
 
 def search(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> pa.Table:
-    """Rows of EPISODES: each game once, by Best-of-N."""
+    """Rows of EPISODES: each game once."""
     section = stage.params.search
-    how = {"temperature": section.temperature, "n": section.n, "prior": section.prior}
-    way = way_of_rollouts(stage, policy, method="best_of_n", **how)
+    how = {"temperature": section.temperature, "prior": section.prior, **section.beam.model_dump()}
+    way = way_of_rollouts(stage, policy, method="beam", **how)
     compute, size = stage.params.compute, math.ceil(len(games) / _PORTIONS)
     tables = []
     for part in (games[at : at + size] for at in range(0, len(games), size)):

@@ -10,6 +10,7 @@ from agentprm_core.datasets import episodes_from_table, episodes_to_table, games
 from agentprm_core.policy.models import load_policy
 from agentprm_core.types import EPISODES, GAMES, Episode, Turn
 from tasks import layout, search, updates
+from tasks.params import Beam
 
 
 class Killed(Exception):
@@ -25,7 +26,7 @@ def stage(tmp_path):
         env=SimpleNamespace(engine="fast", max_turns=4),
         model=SimpleNamespace(context=512, max_action_tokens=8),
         rollout=SimpleNamespace(constrained=True, slots=4),
-        search=SimpleNamespace(games=2, n=3, temperature=1.0, prior=0.1),
+        search=SimpleNamespace(games=2, beam=Beam(width=1, samples=3), temperature=1.0, prior=0.1),
         policy=SimpleNamespace(method="expert_iteration"),
     )
     made = SimpleNamespace(params=params, iteration=1, prev=0, seed=1001, scratch=tmp_path / "scratch", name="search@1")
@@ -55,11 +56,11 @@ def searched(stage, checkpoints, monkeypatch):
     return made
 
 
-def test_every_game_is_played_once_by_best_of_n(searched):
+def test_every_game_is_searched_once(searched):
     table = searched()
     episodes = list(episodes_from_table(table))
     assert [episode.game_id for episode in episodes] == sorted(game.id for game in searched.games)
-    assert set(table["method"].to_pylist()) == {"best_of_3"}
+    assert set(table["method"].to_pylist()) == {"beam_1x3"}
     assert set(table["policy"].to_pylist()) == {searched.policy.digest}
     assert all(1 <= episode.length <= 4 for episode in episodes)
 
@@ -94,7 +95,7 @@ def test_expert_iteration_imitates_what_the_search_won(stage, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     turn = Turn("a room", "look", ("look",), True, "s")
     episodes = [Episode(f"game/{n}", 0, n, (turn,), won=n != 1) for n in range(3)]
-    write_table(episodes_to_table(episodes, iteration=1, method="best_of_3", policy=""), layout.searched(1))
+    write_table(episodes_to_table(episodes, iteration=1, method="beam_1x3", policy=""), layout.searched(1))
     stage.params.policy = SimpleNamespace(steps=5, replay=0.0)
     stage.params.sft = SimpleNamespace(observation_weight=0.5)
     trainer = {"learning_rate": 0.1, "batch_tokens": 64, "seed": 1}
