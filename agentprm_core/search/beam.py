@@ -12,7 +12,8 @@ What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.
 its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over steps, and a
 path that ended early would be ahead for that alone. The score of a path that is reported is Q_φ.
 
-The nodes of all games in flight are decoded together and scored in one call a depth.
+The nodes of all games in flight are decoded together and scored in one call a depth. What an action leads to from a
+state is found out once a game: paths come back to states that others have left the same way.
 """
 
 from __future__ import annotations
@@ -31,14 +32,21 @@ from agentprm_core.search.scorer import Scorer
 from agentprm_core.types import Episode, Turn
 
 
-@dataclass(slots=True, eq=False)
-class _Node:
-    """One history: where its world stands, and who has read it. An ended one has no seats."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a world stands after an action. Nodes share it, so the world is stepped in clones alone."""
 
     world: World
     key: str
     """The world's ``state_key``."""
     observation: Observation
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """One history: where it has come to, and who has read it. An ended one has no seats."""
+
+    place: _Place
     turns: tuple[Turn, ...]
     log_probs: tuple[float, ...]
     score: float
@@ -50,10 +58,10 @@ class _Node:
     truncated: bool = False
 
     def has_been_in(self, key: str) -> bool:
-        return key == self.key or any(key == turn.state_key for turn in self.turns)
+        return key == self.place.key or any(key == turn.state_key for turn in self.turns)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Child:
     """An action sampled at a node, not done yet."""
 
@@ -71,10 +79,22 @@ class _Beam:
     nodes: list[_Node]
     cost: Cost = field(default_factory=Cost)
     steps: int = 0
+    known: dict[tuple[str, str], _Place] = field(default_factory=dict)
+    """What each action done in a state led to, by the state's key and the action."""
 
     @property
     def live(self) -> list[_Node]:
         return [node for node in self.nodes if node.seats is not None]
+
+    def step(self, place: _Place, action: str) -> _Place:
+        """Where ``action`` leads from ``place``. It counts as a step, also where that is known."""
+        self.steps += 1
+        done = place.key, action
+        if done not in self.known:
+            world = place.world.clone()
+            seen = world.step(action)
+            self.known[done] = _Place(world, world.state_key(), seen)
+        return self.known[done]
 
 
 class BeamSearch:
@@ -122,7 +142,7 @@ class BeamSearch:
         world = make_world(engine)
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
         seen = world.reset(start.game)
-        beam = _Beam(start, [_Node(world, world.state_key(), seen, (), (), 0.0, 0.0, seats)])
+        beam = _Beam(start, [_Node(_Place(world, world.state_key(), seen), (), (), 0.0, 0.0, seats)])
         self._look(beam, beam.nodes[0])
         return beam
 
@@ -159,17 +179,14 @@ class BeamSearch:
         for child in children:
             if len(kept) == self._width:
                 break
-            world = child.parent.world.clone()
-            seen = world.step(child.choice.action)
-            beam.steps += 1
-            key = world.state_key()
-            if key in reached:
+            place = beam.step(child.parent.place, child.choice.action)
+            if place.key in reached:
                 continue
-            if child.parent.has_been_in(key):
-                back = back or (child.parent, _node(child, world, key, seen))
+            if child.parent.has_been_in(place.key):
+                back = back or (child.parent, _node(child, place))
                 continue
-            reached.add(key)
-            kept.append((child.parent, _node(child, world, key, seen)))
+            reached.add(place.key)
+            kept.append((child.parent, _node(child, place)))
         if not (kept or ended) and back:
             kept.append(back)
         parents = beam.live
@@ -178,7 +195,7 @@ class BeamSearch:
             self._leave(beam, node)
         del beam.nodes[self._width :]
         for node in beam.live:
-            if node.observation.won or len(node.turns) == max_turns:
+            if node.place.observation.won or len(node.turns) == max_turns:
                 self._leave(beam, node)
             else:
                 self._look(beam, node)
@@ -204,7 +221,7 @@ class BeamSearch:
 
     def _look(self, beam: _Beam, node: _Node) -> None:
         """Let both read what ``node`` sees; one without room for it ends there."""
-        seen = node.observation
+        seen = node.place.observation
         room = self._sampler.see(node.seats[0], seen.text, seen.admissible)
         if not (self._scorer.see(node.seats[1], seen.text, seen.admissible) and room):
             node.truncated = True
@@ -225,7 +242,7 @@ class BeamSearch:
             index=beam.start.index,
             seed=beam.start.seed,
             turns=best.turns,
-            won=best.observation.won,
+            won=best.place.observation.won,
             truncated=best.truncated,
             extra={
                 "log_probs": best.log_probs,
@@ -236,11 +253,11 @@ class BeamSearch:
         )
 
 
-def _node(child: _Child, world: World, key: str, seen: Observation) -> _Node:
+def _node(child: _Child, place: _Place) -> _Node:
     """Without seats yet."""
     parent, choice = child.parent, child.choice
-    before = parent.observation
+    before = parent.place.observation
     valid = choice.action in before.admissible
-    turn = Turn(before.text, choice.action, before.admissible, valid, parent.key, choice.reason)
+    turn = Turn(before.text, choice.action, before.admissible, valid, parent.place.key, choice.reason)
     log_probs = (*parent.log_probs, choice.log_prob)
-    return _Node(world, key, seen, (*parent.turns, turn), log_probs, child.score, child.worth)
+    return _Node(place, (*parent.turns, turn), log_probs, child.score, child.worth)

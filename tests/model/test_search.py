@@ -376,11 +376,16 @@ def test_beams_leave_their_seats(toy_engine, prm):
     assert [player.open(n) for n in range(6)]
 
 
-def test_a_state_is_hashed_once(toy_engine, prm, monkeypatch):
+def test_an_action_is_done_once_in_a_state_and_what_it_leads_to_hashed_once(toy_engine, prm, monkeypatch):
     hashed, state_key = [], toy.ToyWorld.state_key
+    done, step = [], toy.ToyWorld.step
     monkeypatch.setattr(toy.ToyWorld, "state_key", lambda world: hashed.append(world) or state_key(world))
+    monkeypatch.setattr(
+        toy.ToyWorld, "step", lambda world, action: done.append((state_key(world), action)) or step(world, action)
+    )
     episodes = searched(prm, toy_engine, 3, 2)
-    assert len(hashed) == sum(1 + episode.extra["world_steps"] for episode in episodes)
+    assert len(done) == len(set(done)) < sum(episode.extra["world_steps"] for episode in episodes)
+    assert len(hashed) == len(episodes) + len(done)
 
 
 def test_widths_out_of_range_are_refused(prm):
