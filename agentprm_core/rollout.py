@@ -21,6 +21,9 @@ from agentprm_core.policy.models import Policy
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.types import Episode, Game, Turn
 
+YOUNG = 10_000
+"""New objects between two collections while episodes are played; Python's 700 are fewer than one tick makes."""
+
 
 class Player(Protocol):
     """Who decides: see, ask, and after some ticks the decision; tell what was played."""
@@ -150,11 +153,14 @@ def play(
 @contextmanager
 def settled_heap() -> Iterator[None]:
     """Spare the garbage collector what is there already: episodes make garbage fast, and each full collection would
-    walk through all that the imported packages hold."""
+    walk through all that the imported packages hold. And what lives for a tick: it is gone before a collection."""
+    young, *older = gc.get_threshold()
     gc.freeze()
+    gc.set_threshold(max(young, YOUNG), *older)
     try:
         yield
     finally:
+        gc.set_threshold(young, *older)
         gc.unfreeze()
 
 

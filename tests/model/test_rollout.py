@@ -86,10 +86,11 @@ def test_a_player_is_clean_after_a_caller_has_seen_enough(toy_engine):
 
 def test_the_collector_spares_what_is_loaded_while_episodes_are_played_and_no_longer(toy_engine):
     playing = play(sampler(), starts(GAMES, 2, seed=1), engine=toy_engine, max_turns=3)
+    usual = gc.get_threshold()
     next(playing)
-    assert gc.get_freeze_count() > 1000
+    assert gc.get_freeze_count() > 1000 and gc.get_threshold()[0] > usual[0]
     playing.close()
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() == 0 and gc.get_threshold() == usual
 
 
 def test_seeds_name_the_episode_and_nothing_else():
