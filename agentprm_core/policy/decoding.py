@@ -74,9 +74,9 @@ class Constrained:
             return Decision(root.end.command, "", 0.0, samples)
         return Line(0, root.forced, root.end, tuple(range(samples)), 0.0, 0)
 
-    def allowed(self, line: Line) -> tuple[int, ...]:
+    def allowed(self, line: Line) -> np.ndarray:
         """The tokens to draw from; draws are indices into them."""
-        return line.end.tokens
+        return line.end.index
 
     def advance(self, line: Line, path: Sequence[int], draws: Iterator[tuple[int, float]]) -> Progress:
         """``draws`` are (index, log-probability) of each sample; ``path`` is what the cache holds of the action."""
@@ -152,19 +152,20 @@ class Free:
 
 def _groups(samples: Sequence[int], draws: Iterator[tuple[int, float]]) -> list[tuple[int, tuple[int, ...], float]]:
     """(what was drawn, the samples that drew it, its log-probability), in order of first appearance."""
-    members: dict[int, list[int]] = {}
-    log_probs: dict[int, float] = {}
-    for sample, (pick, log_prob) in zip(samples, draws):
-        members.setdefault(pick, []).append(sample)
-        log_probs[pick] = log_prob
-    return [(pick, tuple(drew), log_probs[pick]) for pick, drew in members.items()]
+    members: dict[tuple[int, float], list[int]] = {}  # samples that drew alike have the same log-probability
+    for sample, draw in zip(samples, draws):
+        if draw in members:
+            members[draw].append(sample)
+        else:
+            members[draw] = [sample]
+    return [(pick, tuple(drew), log_prob) for (pick, log_prob), drew in members.items()]
 
 
 def _follow(end: Node | Leaf | None, token: int) -> Edge | None:
     return end.edge(token) if isinstance(end, Node) and token in end.tokens else None
 
 
-def allowed_logits(tokens: Sequence[tuple[int, ...]], logits_RV: torch.Tensor) -> torch.Tensor:
+def allowed_logits(tokens: Sequence[Sequence[int] | np.ndarray], logits_RV: torch.Tensor) -> torch.Tensor:
     """The logits of each row's allowed tokens [R, C], padded with −inf to the row that has most (C)."""
     counts = np.array([len(t) for t in tokens])
     present_RC = np.arange(counts.max()) < counts[:, None]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import torch
@@ -80,15 +81,18 @@ class CachedModel:
         pack = _Pack.of(extensions, self.cache, self.context)
         self.tokens_read += len(pack.tokens)
         places = self.cache.claim(pack.queries.slots, pack.queries.rows)
-        every, last = (
-            Plan(self.cache, places, queries.buckets(self._groups, self._past)) for queries in (pack.queries, pack.last)
-        )
+        buckets = pack.queries.buckets(self._groups, self._past)
+        last = pack.last.buckets(self._groups, self._past, buckets if pack.trailing else ())
         hidden = self._trunk(
-            self._tensor(pack.tokens), self._tensor(pack.positions), self._tensor(pack.read), every, last
+            self._tensor(pack.tokens),
+            self._tensor(pack.positions),
+            self._tensor(pack.read),
+            Plan(self.cache, places, buckets),
+            Plan(self.cache, places, last),
         )
         for extension in extensions:
             self.cache.lengths[extension.slot] += len(extension.tokens)
-        return hidden[self._tensor(pack.order)]
+        return hidden.index_select(0, self._tensor(pack.order))
 
     @torch.inference_mode()
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -130,78 +134,73 @@ class _Pack:
     """Per read place its token."""
     last: Queries
     """The queries of those."""
+    trailing: bool
+    """Whether they are the last ones of every slot."""
     order: np.ndarray
     """Per read place, in the order of the caller's extensions, its number in ``read``."""
 
     @classmethod
     def of(cls, extensions: Sequence[Extension], cache: KeyValueCache, context: int) -> _Pack:
         """Slots are sorted by their new tokens, then by what they hold: neighbours share a bucket of attention."""
-        reads = [extension.places for extension in extensions]
-        totals = [len(extension.tokens) + sum(map(len, extension.branches)) for extension in extensions]
-        order = sorted(range(len(extensions)), key=lambda i: (totals[i], reads[i], cache.lengths[extensions[i].slot]))
-        tokens: list[int] = []
-        segments: list[tuple[int, int, int, int]] = []  # slot, first row, position of it, tokens
-        first, read = [], []
-        for number in order:
-            extension = extensions[number]
-            first.append(len(tokens))
-            row = cache.lengths[extension.slot]
-            if extension.tokens:
-                tokens += extension.tokens
-                segments.append((extension.slot, row, row, len(extension.tokens)))
-                row += len(extension.tokens)
-            read += range(len(tokens) - extension.reads, len(tokens))
-            if extension.branches:
-                _fan_out(extension, row, tokens, segments, read)
-                row += sum(map(len, extension.branches))
-            _check_room(extension, row, cache, context)
-        slot, row, position, count = np.array(segments, dtype=np.int64).T
-        if not count.all() or not all(reads) or any(e.reads > len(e.tokens) for e in extensions):
-            raise ValueError("an extension or a branch without a token, or without one that is read")
+        totals = [len(e.tokens) + sum(map(len, e.branches)) for e in extensions]
+        reads = [e.places for e in extensions]
+        if not all(reads) or any(e.reads > len(e.tokens) for e in extensions):
+            raise ValueError("an extension without a token that is read, or with fewer tokens than are read")
         if len({e.slot for e in extensions}) < len(extensions):
             raise ValueError("two extensions of one slot in one call")
-        begin = np.cumsum(count) - count
-        within = np.arange(len(tokens)) - np.repeat(begin, count)
+        order = sorted(range(len(extensions)), key=lambda i: (totals[i], reads[i], cache.lengths[extensions[i].slot]))
+        # a piece (P) is an extension's (E) kept tokens or one of its branches
+        pieces: list[Sequence[int]] = []
+        position_P, read_P, pieces_E = [], [], []
+        for number in order:
+            extension, before = extensions[number], len(pieces)
+            length = cache.lengths[extension.slot]
+            if extension.tokens:
+                pieces.append(extension.tokens)
+                position_P.append(length)
+                read_P.append(extension.reads)
+            pieces += extension.branches
+            position_P += [length + len(extension.tokens)] * len(extension.branches)
+            read_P += map(len, extension.branches) if extension.throughout else [1] * len(extension.branches)
+            pieces_E.append(len(pieces) - before)
+        count_P, position_P = np.array([len(piece) for piece in pieces]), np.array(position_P)
+        if not count_P.all():
+            raise ValueError("a branch without a token")
+        slot_E = np.array([extensions[number].slot for number in order])
+        total_E, reads_E = np.array(totals)[order], np.array(reads)[order]
+        first_E, first_P = np.cumsum(total_E) - total_E, np.cumsum(count_P) - count_P
+        row_P = first_P + np.repeat(np.array([cache.lengths[slot] for slot in slot_E]) - first_E, pieces_E)
+        _check_room(np.repeat(slot_E, pieces_E), position_P + count_P, row_P + count_P, cache, context)
+        within = np.arange(total_E.sum()) - np.repeat(first_P, count_P)
         queries = Queries(
-            slots=np.repeat(slot, count),
-            rows=np.repeat(row, count) + within,
-            history=np.repeat(position, count),
-            start=np.repeat(row, count),
-            first=np.array(first),
-            count=np.array([totals[number] for number in order]),
+            slots=np.repeat(slot_E, total_E),
+            rows=np.repeat(row_P, count_P) + within,
+            history=np.repeat(position_P, count_P),
+            start=np.repeat(row_P, count_P),
+            first=first_E,
+            count=total_E,
             branched=any(extension.branches for extension in extensions),
         )
-        read, reads = np.array(read), np.array(reads)
-        here = reads[order]
-        first_read = np.cumsum(here) - here
-        back = np.argsort(np.repeat(order, here), kind="stable")
+        read = np.flatnonzero(within >= np.repeat(count_P - read_P, count_P))
         return cls(
-            np.array(tokens),
-            np.repeat(position, count) + within,
+            np.array(list(chain.from_iterable(pieces))),
+            queries.history + within,
             queries,
             read,
-            queries.some(read, first_read, here),
-            back,
+            queries.some(read, np.cumsum(reads_E) - reads_E, reads_E),
+            all(extension.throughout or not extension.branches for extension in extensions),
+            np.argsort(np.repeat(order, reads_E), kind="stable"),
         )
 
 
-def _fan_out(
-    extension: Extension, row: int, tokens: list[int], segments: list[tuple[int, int, int, int]], read: list[int]
-) -> None:
-    position = row
-    for branch in extension.branches:
-        tokens += branch
-        segments.append((extension.slot, row, position, len(branch)))
-        row += len(branch)
-        read += range(len(tokens) - (len(branch) if extension.throughout else 1), len(tokens))
-
-
-def _check_room(extension: Extension, rows: int, cache: KeyValueCache, context: int) -> None:
-    longest = cache.lengths[extension.slot] + len(extension.tokens) + max(map(len, extension.branches), default=0)
-    if longest > context:
-        raise ValueError(f"slot {extension.slot} would hold {longest} tokens, its context is {context}")
-    if rows > cache.context:
-        raise ValueError(f"slot {extension.slot}: its branches need {rows} rows, the cache has {cache.context}")
+def _check_room(slots: np.ndarray, tokens: np.ndarray, rows: np.ndarray, cache: KeyValueCache, context: int) -> None:
+    """Per piece its slot, and the tokens and rows that the slot has up to its end."""
+    if (tokens > context).any():
+        worst = tokens.argmax()
+        raise ValueError(f"slot {slots[worst]} would hold {tokens[worst]} tokens, its context is {context}")
+    if (rows > cache.context).any():
+        worst = rows.argmax()
+        raise ValueError(f"slot {slots[worst]}: its branches need {rows[worst]} rows, the cache has {cache.context}")
 
 
 class _HookedTrunk:

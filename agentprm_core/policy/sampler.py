@@ -9,9 +9,8 @@ branches are walked one after another in the seat's own slot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 import torch
@@ -145,10 +144,11 @@ class Sampler:
             for state, line in zip(batch, lines)
         ]
         runner = self._talks.runner
-        draws = self._draw(runner.head(runner.extend(extensions)), batch, lines)
+        picks, log_probs = self._draw(runner.head(runner.extend(extensions)), batch, lines)
+        end = 0
         for state, line in zip(batch, lines):
-            these = islice(draws, (line.guessed + 1) * len(line.samples))
-            progress = self._decoding.advance(line, state.talk.path, iter(list(these)))
+            here = slice(end, end := end + (line.guessed + 1) * len(line.samples))
+            progress = self._decoding.advance(line, state.talk.path, zip(picks[here], log_probs[here]))
             state.lines += progress.lines
             state.decisions += progress.decisions
             self._spend(state, progress.decisions)
@@ -157,27 +157,33 @@ class Sampler:
                 done.append((state.talk.slot, tuple(sorted(state.decisions, key=lambda d: -d.count))))
         return done
 
-    def _draw(self, logits: torch.Tensor, batch: list[_Seat], lines: list[Line]) -> Iterator[tuple[int, float]]:
-        """(index drawn among what is allowed, its log-probability) for every line, place read and sample."""
+    def _draw(self, logits: torch.Tensor, batch: list[_Seat], lines: list[Line]) -> tuple[list[int], list[float]]:
+        """The index drawn among what is allowed, and its log-probability, for every line, place read and sample."""
         if self.constrained:
             logits = allowed_logits([self._decoding.allowed(line) for line in lines], logits)
-        places = [(s, line, guess) for s, line in zip(batch, lines) for guess in range(line.guessed + 1)]
-        rows = [row for row, (_, line, _) in enumerate(places) for _ in line.samples]
-        if len(rows) > len(places):
-            logits = logits[rows]
+        places, samples, counts = [], [], []
+        for state, line in zip(batch, lines):
+            for depth in range(line.depth, line.depth + line.guessed + 1):
+                places.append((state.seed, state.turn, depth))
+                samples += line.samples
+                counts.append(len(line.samples))
+        place_of = np.repeat(np.arange(len(places)), counts)
+        rows = torch.from_numpy(place_of).to(logits.device)
         if self.temperature == 0:
-            picks = logits.argmax(-1)
+            picks = logits.argmax(-1)[rows]
         else:
-            keys = [(s.seed, s.turn, line.depth + guess, k) for s, line, guess in places for k in line.samples]
-            picks = _inverse_cdf(logits / self.temperature, torch.from_numpy(uniforms(keys)).to(logits.device))
-        log_probs = logits.gather(1, picks[:, None])[:, 0] - logits.logsumexp(-1)
-        return zip(picks.tolist(), log_probs.tolist())
+            uniform = uniforms(np.column_stack((np.array(places, dtype=np.int64)[place_of], samples)))
+            picks = _inverse_cdf(logits / self.temperature, rows, torch.from_numpy(uniform).to(logits.device))
+        log_probs = logits[rows, picks] - logits.logsumexp(-1)[rows]
+        return picks.tolist(), log_probs.tolist()
 
     def _spend(self, state: _Seat, decisions: Sequence[Decision]) -> None:
-        state.generated += sum(d.count * len(self._renderer.action(d.action, d.reason)) for d in decisions)
+        end, spell = len(self._renderer.after_action), self._renderer.action_text
+        for decision in decisions:
+            state.generated += decision.count * (len(spell(decision.action, decision.reason)) + end)
 
 
-def uniforms(keys: Sequence[tuple[int, ...]]) -> np.ndarray:
+def uniforms(keys: Sequence[tuple[int, ...]] | np.ndarray) -> np.ndarray:
     """One number in [0, 1) a key, a hash of its integers alone (SplitMix64, Steele et al. 2014): no stream to share."""
     columns = np.array(keys, dtype=np.int64).T.astype(np.uint64)
     state = np.zeros(columns.shape[1], dtype=np.uint64)
@@ -189,7 +195,8 @@ def uniforms(keys: Sequence[tuple[int, ...]]) -> np.ndarray:
     return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _inverse_cdf(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """The first index at which the cumulated probability exceeds ``uniform``."""
-    cdf = (logits - logits.amax(-1, keepdim=True)).exp_().cumsum(-1, dtype=torch.float64)
-    return (cdf <= uniform[:, None] * cdf[:, -1:]).sum(-1).clamp_(max=logits.shape[-1] - 1)
+def _inverse_cdf(logits: torch.Tensor, rows: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """For each of ``rows``, the first index at which its row's cumulated probability exceeds ``uniform``."""
+    cdf = (logits - logits.amax(-1, keepdim=True)).exp_().cumsum(-1, dtype=torch.float64)[rows]
+    sought = (uniform * cdf[:, -1])[:, None]
+    return torch.searchsorted(cdf, sought, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1)

@@ -10,6 +10,8 @@ Shapes: ``N`` packed tokens, ``B`` slots of a bucket, ``Q`` queries of each, ``L
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,6 +27,8 @@ BUCKET = 32
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
+    begin: int
+    """The number of its first slot among those of the call."""
     first: int
     """The bucket's queries are B · Q neighbours from here."""
     slots_B: torch.Tensor
@@ -86,16 +90,23 @@ class Queries:
         columns = (column[chosen] for column in (self.slots, self.rows, self.history, self.start))
         return Queries(*columns, first, count, self.branched)
 
-    def buckets(self, groups: int, past: torch.Tensor) -> tuple[Bucket, ...]:
-        """``groups``: query heads a key-value head; ``past``: :func:`past_masks` of as many rows as a slot has."""
+    def buckets(self, groups: int, past: torch.Tensor, wider: Sequence[Bucket] = ()) -> tuple[Bucket, ...]:
+        """``groups``: query heads a key-value head; ``past``: :func:`past_masks` of as many rows as a slot has;
+        ``wider``: buckets of the same slots, of which these are the last queries, so their masks may be cut out."""
         edges = [0, *(np.flatnonzero(np.diff(self.count)) + 1).tolist(), len(self.count)]
         parts = [(a, min(a + BUCKET, end)) for start, end in pairwise(edges) for a in range(start, end, BUCKET)]
-        return tuple(self._bucket(a, b, groups, past) for a, b in parts)
+        begins = [bucket.begin for bucket in wider]
+        around = (wider[bisect_right(begins, a) - 1] if wider else None for a, _ in parts)
+        return tuple(self._bucket(a, b, groups, past, wide) for (a, b), wide in zip(parts, around))
 
-    def _bucket(self, begin: int, end: int, groups: int, past: torch.Tensor) -> Bucket:
+    def _bucket(self, begin: int, end: int, groups: int, past: torch.Tensor, wide: Bucket | None) -> Bucket:
         first, count = int(self.first[begin]), int(self.count[begin])
         here = slice(first, first + count * (end - begin))
         rows, length = self.rows[here], int(self.rows[here].max()) + 1
+        if wide is not None and end <= wide.begin + len(wide.slots_B):
+            slots = slice(begin - wide.begin, end - wide.begin)
+            mask = wide.mask[slots, :, -count * groups if count > 1 else -1 :, :length]
+            return Bucket(begin, first, wide.slots_B[slots], count, length, mask)
         if count > 1:
             rows = rows.repeat(groups)
         mask = past[:, :length].index_select(0, torch.from_numpy(rows).to(past.device))
@@ -103,11 +114,11 @@ class Queries:
             start, history = self.start[here, None], self.history[here, None]
             low, high = int(history.min()), int(start.max())
             keys = np.arange(low, high)
-            hidden = torch.from_numpy((keys >= history) & (keys < start)).to(past.device)
+            hidden = ((keys >= history) & (keys < start)) * np.float32(torch.finfo(past.dtype).min)
             by_query = mask.view(len(start), -1, length)[:, :, low:high]
-            by_query.masked_fill_(hidden[:, None], torch.finfo(past.dtype).min)
+            by_query += torch.from_numpy(hidden).to(past)[:, None]  # 0 there so far, and adding is faster than filling
         slots = torch.from_numpy(self.slots[here][::count].copy()).to(past.device)
-        return Bucket(first, slots, count, length, mask.view(end - begin, 1, -1, length))
+        return Bucket(begin, first, slots, count, length, mask.view(end - begin, 1, -1, length))
 
 
 def past_masks(rows: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+import numpy as np
+
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Policy
 
@@ -43,11 +45,13 @@ class Edge:
 class Node:
     """A decision between at least two tokens."""
 
-    __slots__ = ("_depth", "_edges", "_spelt", "tokens")
+    __slots__ = ("_depth", "_edges", "_spelt", "index", "tokens")
 
     def __init__(self, spelt: dict[int, list[Spelling]], depth: int) -> None:
         self.tokens = tuple(sorted(spelt))
         """The tokens that may come next, ascending."""
+        self.index = np.array(self.tokens)
+        """The same as an array."""
         self._spelt, self._depth = spelt, depth
         self._edges: dict[int, Edge] = {}
 

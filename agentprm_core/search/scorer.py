@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from agentprm_core.policy.conversations import Conversation, Conversations
@@ -112,21 +114,26 @@ class PrmScorer:
         hidden_RW = runner.extend(extensions)
         if not self._likelihood:
             return runner.head(hidden_RW)[:, 0]
-        ends, parents, tokens, of_branch, first = [], [], [], [], 0
-        for extension in extensions:
-            at = first + 1  # the last token of the history, then the branches end to end
-            for branch in extension.branches:
-                parents += [first, *range(at, at + len(branch) - 1)]
-                of_branch += [len(ends)] * len(branch)
-                tokens += branch
-                at += len(branch)
-                ends.append(at - 1)
-            first = at
+        # read were, of each extension (E) in turn, the last token of its history and its branches (B) end to end
+        branches = list(chain.from_iterable(extension.branches for extension in extensions))
+        length_B = np.array([len(branch) for branch in branches])
+        extension_B = np.repeat(np.arange(len(extensions)), [len(extension.branches) for extension in extensions])
+        start_B = np.cumsum(length_B) - length_B  # among the tokens of branches alone
+        first_B = start_B + extension_B + 1
+        history_B = first_B[np.searchsorted(extension_B, extension_B)] - 1
+        parents = np.arange(length_B.sum()) + np.repeat(extension_B, length_B)
+        parents[start_B] = history_B
         ends, parents, tokens, of_branch = (
-            torch.tensor(x, device=runner.device) for x in (ends, parents, tokens, of_branch)
+            torch.from_numpy(x).to(runner.device)
+            for x in (
+                first_B + length_B - 1,
+                parents,
+                np.array(list(chain.from_iterable(branches))),
+                np.repeat(np.arange(len(branches)), length_B),
+            )
         )
-        score_B = runner.head(hidden_RW[ends])[:, 0]
-        nll_P = runner.surprise(hidden_RW[parents], tokens)
+        score_B = runner.head(hidden_RW.index_select(0, ends))[:, 0]
+        nll_P = runner.surprise(hidden_RW.index_select(0, parents), tokens)
         return score_B + self._likelihood * score_B.new_zeros(len(ends)).index_add(0, of_branch, -nll_P)
 
     def _fitting(self, branches: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

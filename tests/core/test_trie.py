@@ -83,7 +83,7 @@ def test_constrained_decoding_says_what_was_drawn(commands, samples, random):
     drawn = {}
 
     def draw(sample, depth, allowed):
-        return drawn.setdefault((sample, depth, allowed), random.randrange(len(allowed)))
+        return drawn.setdefault((sample, depth, tuple(allowed)), random.randrange(len(allowed)))
 
     decisions, _ = decode(Constrained(POLICY), commands, samples, draw)
     assert sum(d.count for d in decisions) == samples
