@@ -15,6 +15,7 @@ from torch import nn
 
 from agentprm_core.improve.kl import measured
 from agentprm_core.training.attention import logits_of, packed_attention
+from agentprm_core.training.sharding import in_place, is_sharded
 
 
 class Reference:
@@ -50,6 +51,10 @@ class Reference:
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Within the block the model is the reference. Only for reading without gradient."""
+        if is_sharded(self._model):
+            with in_place(self._model, self.weights):
+                yield
+            return
         current = {name: p.data for name, p in self._trained.items()}
         for name, p in self._trained.items():
             p.data = self.weights[name].to(p.device)

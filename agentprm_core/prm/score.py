@@ -41,7 +41,7 @@ def score_actions(
     return score_rows(prm, rows, batch_tokens)
 
 
-@torch.inference_mode()
+@torch.no_grad()  # not inference_mode: a sharded model that scores while it is trained keeps what it gathers
 def score_rows(prm: PreTrainedModel, rows: Sequence[Row], batch_tokens: int) -> list[np.ndarray]:
     """Q_φ at each row's tokens of weight > 0, in their order."""
     training = prm.training

@@ -2,8 +2,8 @@
 
 ``fit`` hands the trainer's model, rows and settings to ``torchrun`` in files under its scratch (safetensors and JSON),
 waits, and puts the trained weights back into the model. The processes share the batches that one would accumulate, so
-the step is the same and so are the weights, up to rounding. Their states lie in the same scratch, and they end when the
-caller does.
+the step is the same and so are the weights, up to rounding; with ``settings.sharding`` they share the weights, too.
+Their states lie in the same scratch, and they end when the caller does.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.training import trainer as training
 from agentprm_core.training.naming import name_of, named
 from agentprm_core.training.packing import Row
+from agentprm_core.training.sharding import shard, whole_tensor
 from agentprm_core.training.trainer import EpisodeTrainer
 
 _JOB, _ROWS, _WEIGHTS, _TRAINED, _METRICS, _ERROR = (
@@ -87,7 +88,8 @@ def _run(folder: Path, processes: int) -> None:
 
 def _write_job(trainer: EpisodeTrainer, folder: Path, device: torch.device) -> None:
     settings = trainer.settings
-    each = replace(settings, processes=1, accumulation=settings.accumulation // settings.processes)
+    accumulation = settings.accumulation // settings.processes
+    each = replace(settings, processes=1, sharding="none", accumulation=accumulation)
     model = trainer.model
     base = model.get_base_model() if hasattr(model, "peft_config") else model
     base.config.save_pretrained(folder)
@@ -100,6 +102,7 @@ def _write_job(trainer: EpisodeTrainer, folder: Path, device: torch.device) -> N
         "settings": [name_of(type(each)), asdict(each)],
         "model": name_of(type(base)),
         "device": device.type,
+        "sharding": settings.sharding,
         "threads": torch.get_num_threads(),
         "beside": trainer.beside(),
     }
@@ -118,10 +121,13 @@ def _read_job(folder: Path) -> EpisodeTrainer:
     load_model(model, str(folder / _WEIGHTS))
     if job["device"] == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    settings, values = job["settings"]
-    return named(job["trainer"]).again(
-        model.to(job["device"]), read_rows(folder / _ROWS), named(settings)(**values), folder.parent, **job["beside"]
-    )
+    name, values = job["settings"]
+    settings = named(name)(**values)
+    if job["sharding"] == "fsdp2":
+        shard(model, job["device"], settings.precision)
+    else:
+        model.to(job["device"])
+    return named(job["trainer"]).again(model, read_rows(folder / _ROWS), settings, folder.parent, **job["beside"])
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
@@ -172,8 +178,13 @@ def main(folder: Path) -> None:
         with whole(folder / _ERROR) as aside:
             aside.write_text(json.dumps({"kind": kind, "said": str(error)}))
         sys.exit(1)
+    trained = {}
+    for name, p in trainer.model.named_parameters():
+        if p.requires_grad:
+            weight = whole_tensor(p.detach())  # all processes take part
+            if trainer.args.process_index == 0:
+                trained[name] = weight.cpu()
     if trainer.args.process_index == 0:
-        trained = {name: p.detach().cpu() for name, p in trainer.model.named_parameters() if p.requires_grad}
         save_file(trained, folder / _TRAINED)
         (folder / _METRICS).write_text(json.dumps(metrics))
     torch.distributed.destroy_process_group()

@@ -9,8 +9,8 @@ Departs from the Trainer's habits in four ways:
 4. Scratch space belongs to one run: a digest of settings, data and first weights is kept beside the checkpoints, and
    another run's are not resumed from.
 
-Everything else (DDP and FSDP2 under ``accelerate launch``, bf16, accumulation, gradient checkpointing, LoRA) is the
-Trainer's own.
+Everything else (DDP, bf16, accumulation, gradient checkpointing, LoRA) is the Trainer's own. A model that is sharded
+(:mod:`agentprm_core.training.sharding`) is not wrapped in DDP, and its states are written in shards.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.muon import MuonWithAdamW
 from agentprm_core.training.naming import described, restored
 from agentprm_core.training.packing import BatchPlan, Row, pack
+from agentprm_core.training.sharding import is_sharded, load_shards, save_shards, whole_tensor
 
 SCHEDULES = ("cosine", "linear", "constant")
 PRECISIONS = ("float32", "bfloat16")
 OPTIMIZERS = ("adamw", "muon")
+SHARDINGS = ("none", "fsdp2")
 _RUN = "run.json"
 
 
@@ -66,6 +68,9 @@ class TrainSettings:
     processes: int = 1
     """That share the batches of a step, started by :func:`agentprm_core.training.launch.fit`. 1 also for a script that
     runs under a launcher itself: there each process accumulates ``accumulation`` batches."""
+    sharding: str = "none"
+    """``fsdp2``: the processes share parameters, gradients and optimizer state, too. For a script that runs under a
+    launcher itself: :func:`agentprm_core.training.sharding.shard` on the model it hands over."""
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -78,6 +83,12 @@ class TrainSettings:
             raise ValueError(f"precision: {self.precision!r} is not one of {', '.join(PRECISIONS)}")
         if self.accumulation % self.processes:
             raise ValueError(f"accumulation: {self.accumulation} is not a multiple of processes, {self.processes}")
+        if self.sharding not in SHARDINGS:
+            raise ValueError(f"sharding: {self.sharding!r} is not one of {', '.join(SHARDINGS)}")
+        if self.sharding != "none" and self.processes == 1:
+            raise ValueError(f"sharding: {self.sharding} is among processes, and there is 1: raise it, or set none")
+        if self.sharding != "none" and self.optimizer == "muon":
+            raise ValueError(f"optimizer: muon needs whole matrices: set adamw, or sharding none for {self.sharding}")
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,8 @@ class EpisodeTrainer(Trainer):
         settings: TrainSettings,
         scratch: Path,
     ) -> None:
+        if is_sharded(model) and settings.optimizer == "muon":
+            raise ValueError("optimizer: muon needs whole matrices: set adamw for a sharded model")
         self.objective, self.settings, self.rows = objective, settings, rows
         if hasattr(model, "peft_config"):
             model.set_adapter("default")  # one that was loaded to play is frozen
@@ -125,6 +138,9 @@ class EpisodeTrainer(Trainer):
             data_collator=lambda planned: pack([rows[i] for i in planned[0]]) | {"rows": torch.tensor(planned[0])},
         )
         self.model_accepts_loss_kwargs = True  # the loss is already averaged over the accumulated batches
+        if is_sharded(model):  # accelerate's part is the precision alone, not DDP
+            prepare = self.accelerator.prepare_model
+            self.accelerator.prepare_model = lambda model, **_: prepare(model, False, evaluation_mode=True)
         self.remove_callback(PrinterCallback)  # without a terminal it would print every log
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -144,6 +160,32 @@ class EpisodeTrainer(Trainer):
         if self.optimizer is None:
             self.optimizer = MuonWithAdamW(self.model, self.settings.learning_rate, self.settings.weight_decay)
         return self.optimizer
+
+    def _move_model_to_device(self, model, device) -> None:
+        if not is_sharded(model):
+            super()._move_model_to_device(model, device)
+
+    def save_model(self, output_dir=None, _internal_call: bool = False) -> None:
+        if not is_sharded(self.model):  # of a state, its weights are with the optimizer's
+            super().save_model(output_dir, _internal_call)
+
+    def _save_optimizer_and_scheduler(self, output_dir) -> None:
+        if not is_sharded(self.model):
+            return super()._save_optimizer_and_scheduler(output_dir)
+        save_shards(self.model, self.optimizer.optimizer, Path(output_dir) / "shards")
+        if self.args.should_save:
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / "scheduler.pt")
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None) -> None:
+        if not is_sharded(self.model):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint) -> None:
+        if not is_sharded(self.model):
+            return super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            load_shards(self.model, self.optimizer.optimizer, Path(checkpoint) / "shards")
+            self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / "scheduler.pt", weights_only=True))
 
     def _get_train_sampler(self, train_dataset=None) -> SequentialSampler:
         return SequentialSampler(self.train_dataset)
@@ -169,8 +211,8 @@ class EpisodeTrainer(Trainer):
         losses = self.objective(model, inputs)
         for name, (total, count) in losses.metrics.items():
             self.note(name, total, count)
-        # DDP averages gradients over processes; the weight already counts them all. Online trainers may find nothing to
-        # learn from: then weight and loss are 0, and so is the gradient
+        # DDP and FSDP2 average gradients over processes; the weight already counts them all. Online trainers may find
+        # nothing to learn from: then weight and loss are 0, and so is the gradient
         return losses.total / num_items_in_batch.clamp(min=1e-8) * self.accelerator.num_processes
 
     def note(self, name: str, total: torch.Tensor | float, count: torch.Tensor | float) -> None:
@@ -205,8 +247,9 @@ def fit(trainer: EpisodeTrainer) -> dict:
     ``tokens`` (of the rows, over all epochs and processes), ``seconds`` and ``resumed_from`` (step).
     """
     scratch = Path(trainer.args.output_dir)
+    digest = _digest(trainer)
     with trainer.args.main_process_first():  # the others find scratch as it left it
-        state = resume_point(scratch, _digest(trainer))
+        state = resume_point(scratch, digest)
     start = time.perf_counter()
     with packed_attention(trainer.model):
         trainer.train(resume_from_checkpoint=str(state) if state else None)
@@ -244,7 +287,7 @@ def resume_point(scratch: Path, digest: str) -> Path | None:
 def _digest(trainer: EpisodeTrainer) -> str:
     """SHA-256 of settings, rows, weights and the model's configuration, which says what is made of the weights: what
     decides a run."""
-    settings = {**asdict(trainer.settings), "world_size": trainer.args.world_size}
+    settings = {**asdict(trainer.settings), "world_size": trainer.args.world_size, "sharded": is_sharded(trainer.model)}
     total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     total.update(trainer.model.config.to_json_string().encode())
     for row in trainer.rows:
@@ -260,7 +303,7 @@ def hash_tensors(total: hashlib._Hash, tensors: Mapping[str, torch.Tensor]) -> N
     """Add names and bytes of all ``tensors`` to a running digest."""
     for name, tensor in tensors.items():
         total.update(name.encode())
-        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        total.update(whole_tensor(tensor.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
 def step_arguments(settings: TrainSettings) -> dict:

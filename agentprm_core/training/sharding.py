@@ -1,0 +1,102 @@
+"""Parameters, gradients and optimizer state in shards, one a process: FSDP2 (``torch.distributed.fsdp.fully_shard``).
+
+A decoder layer is gathered when it computes, forward and backward, and freed after. What lies outside of the layers
+(embedding, last norm, head) stays whole from forward to the end of backward: objectives read the embedding beside the
+model's output, and its gradient comes from both. Gradients are averaged over the processes, as DDP does.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from agentprm_core.errors import DataError
+
+_TRAINED = StateDictOptions(ignore_frozen_params=True)
+
+
+def shard(model: nn.Module, device: str, precision: str) -> None:
+    """Shard ``model`` in place over the processes of the launcher this one runs under, on ``device``. It may lie on
+    the CPU: layers move one by one, so no device holds all of it.
+
+    With ``precision`` ``bfloat16`` layers are gathered in it, which autocast would cast their matrices to anyway;
+    shards, gradients and what lies outside of the layers stay as they are.
+
+    Raises:
+        DataError: a model whose decoder layers are not transformers' usual ones, so that it would be gathered whole.
+    """
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        raise DataError(
+            f"a {type(model).__name__} has no layers that could be sharded one by one: set compute.sharding to none"
+        )
+    # of an in-place operation on an output, which nothing here does
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    mesh = init_device_mesh(device, (int(os.environ["WORLD_SIZE"]),))
+    gathered_as = torch.bfloat16 if precision == "bfloat16" else None
+    policy = MixedPrecisionPolicy(gathered_as, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for layer in reversed(layers):
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+
+
+def is_sharded(model: nn.Module) -> bool:
+    return isinstance(model, FSDPModule)
+
+
+def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` itself, or gathered from all processes, each of which calls this for the same tensors in turn."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+@contextmanager
+@torch.no_grad()
+def in_place(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Within the block the sharded ``model`` has ``weights``, shards by name, in place of its own. Only for reading
+    without gradient."""
+    model.reshard()
+    trained = {name: p for name, p in model.named_parameters() if name in weights}
+    current = {name: p.detach().clone() for name, p in trained.items()}
+    for name, p in trained.items():
+        p.copy_(weights[name])
+    try:
+        yield
+    finally:
+        model.reshard()
+        for name, p in trained.items():
+            p.copy_(current[name])
+
+
+def save_shards(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+    """What is trained and the optimizer's state of it, each process its own part."""
+    checkpoint.save(_state(model, optimizer), checkpoint_id=folder)
+
+
+def load_shards(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+    """Put back what :func:`save_shards` wrote."""
+    state = _state(model, optimizer)
+    checkpoint.load(state, checkpoint_id=folder)
+    set_state_dict(
+        model,
+        optimizer,
+        model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"],
+        options=StateDictOptions(ignore_frozen_params=True, strict=False),
+    )
+
+
+def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict]:
+    of_model, of_optimizer = get_state_dict(model, optimizer, options=_TRAINED)
+    return {"model": of_model, "optimizer": of_optimizer}
