@@ -64,7 +64,7 @@ def slots(stage: Stage, policy: Policy, wanted: int, context: int, caches: int =
 
 
 def training_settings(stage: Stage, section: Training) -> dict:
-    """The keyword arguments that every trainer's settings share, but for ``processes``."""
+    """The keyword arguments that every trainer's settings share, but for :func:`several_processes`."""
     return {
         "optimizer": section.optimizer,
         "learning_rate": section.learning_rate,
@@ -75,3 +75,8 @@ def training_settings(stage: Stage, section: Training) -> dict:
         "gradient_checkpointing": stage.params.compute.gradient_checkpointing,
         "seed": stage.seed,
     }
+
+
+def several_processes(stage: Stage) -> dict:
+    """Those of the trainers that several processes may run."""
+    return {"processes": stage.params.compute.processes, "sharding": stage.params.compute.sharding}

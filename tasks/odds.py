@@ -96,6 +96,8 @@ def at_odds(params: Params) -> Iterator[Odd]:
         if accumulation % processes and (name, params.policy.method) != ("policy", "online_dpo"):
             allowed = f"a multiple of compute.processes, {processes}, which share each step's batches"
             yield f"{name}.accumulation", accumulation, allowed
+    if params.compute.sharding != "none":
+        yield from _sharding_at_odds(params)
     if params.policy.save_every % params.policy.refresh_every:
         allowed = f"a multiple of policy.refresh_every, {params.policy.refresh_every}, or 0"
         yield "policy.save_every", params.policy.save_every, allowed
@@ -132,6 +134,17 @@ def _reasons_at_odds(params: Params) -> Iterator[Odd]:
         yield key, tokens, "0 with policy.replay, whose demonstrations have no reasons"
     if tokens >= params.model.max_action_tokens:
         yield key, tokens, f"less than model.max_action_tokens, {params.model.max_action_tokens}, which bounds both"
+
+
+def _sharding_at_odds(params: Params) -> Iterator[Odd]:
+    key, sharding = "compute.sharding", params.compute.sharding
+    if params.compute.processes == 1:
+        yield key, sharding, "none with compute.processes 1: shards are among processes; set as many as there are GPUs"
+    if params.policy.method == "online_dpo":
+        yield key, sharding, "none with policy.method online_dpo, which trains in one process, or set another method"
+    for name in ("sft", "prm", "policy"):
+        if getattr(params, name).optimizer == "muon":
+            yield f"{name}.optimizer", "muon", f"adamw with compute.sharding {sharding}: muon works on whole matrices"
 
 
 def _numbered(numbers: Mapping[str, int]) -> str:

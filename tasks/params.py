@@ -46,6 +46,8 @@ class Compute(Section):
     processes: Count
     """That train together in ``sft``, ``prm`` and ``policy``, but for online_dpo, which draws its actions as it trains
     and stays one. Each step's accumulated batches are shared among them."""
+    sharding: Literal["none", "fsdp2"]
+    """``fsdp2``: each of them holds a part of parameters, gradients and optimizer state, not all."""
     precision: Literal["float32", "bfloat16"]
     gradient_checkpointing: bool
     cache_mb: Count

@@ -27,7 +27,7 @@ from agentprm_core.prm.score import score_actions, score_episodes
 from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.types import EPISODES, LABELS
 from tasks import layout
-from tasks.compute import training_settings, use
+from tasks.compute import several_processes, training_settings, use
 from tasks.inverse import inverse_episodes
 from tasks.stage import Stage, StageError, run_stage, write_json
 
@@ -61,7 +61,7 @@ def _labelled(stage: Stage, policy: Policy) -> Trained:
         check_pairs(train, section.margin, layout.rollouts(stage.iteration))
     settings = PrmSettings(
         **training_settings(stage, section),
-        processes=stage.params.compute.processes,
+        **several_processes(stage),
         epochs=section.epochs,
         loss=section.loss,
         observation_weight=section.observation_weight,
@@ -81,7 +81,7 @@ def _inverse(stage: Stage, policy: Policy) -> Trained:
     train, held_out = inverse_episodes(stage)
     settings = InverseSettings(
         **training_settings(stage, section),
-        processes=stage.params.compute.processes,
+        **several_processes(stage),
         epochs=section.epochs,
         gamma=stage.params.label.gamma,
         observation_weight=section.observation_weight,

@@ -14,7 +14,7 @@ from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import EPISODES, Episode
 from tasks import layout
-from tasks.compute import training_settings, use
+from tasks.compute import several_processes, training_settings, use
 from tasks.lineage import parents
 from tasks.params import Lora, Params, Sft
 from tasks.stage import Stage, StageError, run_stage, write_json
@@ -31,7 +31,7 @@ def work(stage: Stage) -> None:
         demos = with_reasons(policy, demos, section)
     settings = SftSettings(
         **training_settings(stage, section),
-        processes=stage.params.compute.processes,
+        **several_processes(stage),
         epochs=section.epochs,
         observation_weight=section.observation_weight,
     )

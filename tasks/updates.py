@@ -25,7 +25,7 @@ from agentprm_core.improve.sft import SftSettings
 from agentprm_core.policy.models import Policy, load_policy
 from agentprm_core.types import EPISODES, PAIRS, Episode
 from tasks import layout
-from tasks.compute import load_player, training_settings
+from tasks.compute import load_player, several_processes, training_settings
 from tasks.stage import Stage
 from tasks.suites import pairs_suite
 from tasks.watching import judged, watch
@@ -65,7 +65,7 @@ def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
     section = stage.params.policy
     settings = SftSettings(
         **training_settings(stage, section),
-        processes=stage.params.compute.processes,
+        **several_processes(stage),
         steps=section.steps,
         observation_weight=stage.params.sft.observation_weight,
     )
@@ -166,7 +166,7 @@ def _gradient(
     by_episode = np.split(advantages(turns), turns.starts_E[1:])
     settings = GradientSettings(
         **training_settings(stage, section),
-        processes=stage.params.compute.processes,
+        **several_processes(stage),
         steps=section.steps,
         beta=section.beta,
         clip=section.clip,

@@ -128,6 +128,28 @@ def test_processes_share_the_accumulation_of_what_trains_on_them():
         validate(overridden(copy.deepcopy(raw), {"prm": {"accumulation": 3}}), "params.yaml")
 
 
+SHARDED = {"compute": {"processes": 2, "sharding": "fsdp2"}} | {
+    name: {"optimizer": "adamw", "accumulation": 2} for name in ("sft", "prm", "policy")
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"compute": {"sharding": "fsdp"}}, "compute.sharding: 'fsdp' is not allowed: should be 'none' or 'fsdp2'"),
+        ({"compute": {"processes": 1}}, "compute.sharding: 'fsdp2' is not allowed: none with compute.processes 1: sha"),
+        ({"policy": {"method": "online_dpo"}}, "compute.sharding: 'fsdp2' is not allowed: none with policy.method on"),
+        ({"prm": {"optimizer": "muon"}}, "prm.optimizer: 'muon' is not allowed: adamw with compute.sharding fsdp2: m"),
+    ],
+)
+def test_shards_are_among_processes_and_for_adamw(changes, message):
+    raw = overridden(copy.deepcopy(RAW), SHARDED)
+    validate(raw, "params.yaml")
+    with pytest.raises(ParamsError) as error:
+        validate(overridden(raw, changes), "params.yaml")
+    assert str(error.value).startswith(f"params.yaml: {message}")
+
+
 @pytest.mark.parametrize("section", ADAMW)
 def test_muon_is_refused_in_every_stage_that_trains_a_published_model(section):
     raw = overridden(copy.deepcopy(RAW), {"model": {"source": "some/model", "lora": LORA}, **PUBLISHED})

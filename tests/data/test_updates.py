@@ -65,10 +65,10 @@ def test_training_is_shared_by_the_processes_asked_for(train, trainer, monkeypat
     def asked(*arguments):
         raise Asked(next(a for a in arguments if hasattr(a, "processes")))
 
-    several = {"compute": {"processes": 2}, **{name: {"accumulation": 4} for name in ("sft", "prm", "policy")}}
-    raw = overridden(
-        yaml.safe_load((ROOT / PARAMS).read_text()), {**several, "policy": {"accumulation": 4, "steps": 1}}
-    )
+    each = {name: {"accumulation": 4, "optimizer": "adamw"} for name in ("sft", "prm", "policy")}
+    each["policy"]["steps"] = 1
+    several = {"compute": {"processes": 2, "sharding": "fsdp2"}, **each}
+    raw = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), several)
     stage = SimpleNamespace(
         params=validate(raw, "params.yaml"), iteration=1, prev=0, seed=1, scratch=Path("scratch"), read=lambda *_: None
     )
@@ -80,4 +80,5 @@ def test_training_is_shared_by_the_processes_asked_for(train, trainer, monkeypat
     monkeypatch.setattr(prm, "inverse_episodes", lambda _: ([], []))
     with pytest.raises(Asked) as settings:
         train(stage)
-    assert (settings.value.args[0].processes, settings.value.args[0].accumulation) == (2, 4)
+    settings = settings.value.args[0]
+    assert (settings.processes, settings.accumulation, settings.sharding) == (2, 4, "fsdp2")
