@@ -9,9 +9,8 @@ equal="$equal -S policy.imitation=0 -S prm.require_ranking=false"
 promise="-S label.credit=gae -S prm.loss=promise_progress"
 sh recipes/experiment signals-agentprm-a $equal $dpo evaluate@1
 sh recipes/experiment signals-agentprm-b $equal $dpo $promise evaluate@1
-search="-S policy.replay=0 -S policy.steps=420" # nothing replayed either
-sh recipes/experiment signals-search-a $equal $search evaluate@1
-sh recipes/experiment signals-search-b $equal $promise $search evaluate@1
+sh recipes/experiment signals-search-a $equal evaluate@1
+sh recipes/experiment signals-search-b $equal $promise evaluate@1
 sh recipes/experiment signals-inverse $equal $inverse evaluate@1
 for method in grpo gigpo; do
   sh recipes/experiment "signals-$method" $equal $dpo -S policy.method=$method evaluate@1

@@ -50,17 +50,27 @@ def load_player(source: str | Path, where: Where, kind: Literal["policy", "prm"]
     return load_policy(source, kind=kind, device=where.device, dtype=playing_dtype(where))
 
 
-def slots(stage: Stage, policy: Policy, wanted: int, context: int, caches: int = 1) -> int:
+def slots(
+    stage: Stage, policy: Policy, wanted: int, context: int, caches: int = 1, beam: tuple[str, int] = ("", 1)
+) -> int:
     """As many of the ``wanted`` slots as fit in ``compute.cache_mb``, shared by ``caches`` models of one size.
+    ``beam``: the key of a beam search's width, and the width, below which it cannot search.
 
     Raises:
-        StageError: not one slot fits.
+        StageError: not one slot fits, or fewer than the beam's width.
     """
     budget = stage.params.compute.cache_mb
     try:
-        return min(wanted, slots_within(policy.model, context=context, memory_mb=budget / caches))
+        seats = min(wanted, slots_within(policy.model, context=context, memory_mb=budget / caches))
     except ValueError as error:
         raise StageError(f"params.yaml: compute.cache_mb is {budget}: {error}") from error
+    key, width = beam
+    if seats < width:
+        raise StageError(
+            f"params.yaml: compute.cache_mb is {budget}: {caches} caches of {seats} slots of {context} tokens fit, and "
+            f"beam search needs {key}, {width}: raise the one or lower the other"
+        )
+    return seats
 
 
 def training_settings(stage: Stage, section: Training) -> dict:

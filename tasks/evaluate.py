@@ -38,7 +38,7 @@ from tasks.compute import load_player, quiet, slots, use
 from tasks.demos import choose
 from tasks.kept import kept
 from tasks.playing import SEARCHES, STANDALONE, Way, outcomes_digest, play_games, play_served, scores
-from tasks.stage import EXPECTED, Stage, StageError, run_stage, write_json
+from tasks.stage import EXPECTED, Stage, run_stage, write_json
 from tasks.world import world_model
 
 Playing = Callable[[list[Game], Way, int], list[Episode]]
@@ -102,13 +102,10 @@ def _way(stage: Stage, policy: Policy, method: str) -> Way:
     section, params = stage.params.evaluate, stage.params
     caches = _CACHES.get(method, 1)
     context = min(params.model.context, policy.model.config.max_position_embeddings)
-    seats, width = slots(stage, policy, section.slots, context, caches), section.beam.width
-    if method == "beam" and seats < width:
-        raise StageError(
-            f"params.yaml: compute.cache_mb is {params.compute.cache_mb}: {caches} caches of {seats} slots "
-            f"of {context} tokens fit, and beam search needs evaluate.beam.width, {width}: "
-            "raise the one or lower the other"
-        )
+    width = section.beam.width
+    seats = slots(
+        stage, policy, section.slots, context, caches, ("evaluate.beam.width", width if method == "beam" else 1)
+    )
     return Way(
         method=method,
         temperature=section.temperature,

@@ -115,6 +115,8 @@ def at_odds(params: Params) -> Iterator[Odd]:
         yield "evaluate.beam.width", params.evaluate.beam.width, f"at most evaluate.slots, {params.evaluate.slots}"
     if params.search.beam.width > params.rollout.slots:
         yield "search.beam.width", params.search.beam.width, f"at most rollout.slots, {params.rollout.slots}"
+    if params.search.beam.width == params.search.beam.samples == 1:
+        yield "search.beam.samples", 1, "more than 1 where search.beam.width is 1: of one sample nothing is chosen"
     if params.compare.decoding not in params.evaluate.decoding:
         yield "compare.decoding", params.compare.decoding, f"one of evaluate.decoding: {params.evaluate.decoding}"
     if getattr(games, params.compare.split) == 0:
@@ -140,10 +142,9 @@ def _sharding_at_odds(params: Params) -> Iterator[Odd]:
     key, sharding = "compute.sharding", params.compute.sharding
     if params.compute.processes == 1:
         yield key, sharding, "none with compute.processes 1: shards are among processes; set as many as there are GPUs"
-    if params.policy.method == "online_dpo":
-        yield key, sharding, "none with policy.method online_dpo, which trains in one process, or set another method"
     for name in ("sft", "prm", "policy"):
-        if getattr(params, name).optimizer == "muon":
+        alone = (name, params.policy.method) == ("policy", "online_dpo")  # one process, whatever compute says
+        if getattr(params, name).optimizer == "muon" and not alone:
             yield f"{name}.optimizer", "muon", f"adamw with compute.sharding {sharding}: muon works on whole matrices"
 
 

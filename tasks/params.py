@@ -295,7 +295,7 @@ class Iteration(Section):
 
 class Evaluated(Section):
     prm: Count
-    """The iteration whose PRM chooses in Best-of-N."""
+    """The iteration whose PRM chooses in searches."""
 
 
 class Params(Section):

@@ -95,7 +95,7 @@ def way_of_rollouts(stage: Stage, policy: Policy, **how: object) -> Way:
         engine=params.env.engine,
         max_turns=params.env.max_turns,
         max_action_tokens=params.model.max_action_tokens,
-        slots=slots(stage, policy, params.rollout.slots, context, caches=2),
+        slots=slots(stage, policy, params.rollout.slots, context, 2, ("search.beam.width", how.get("width", 1))),
         context=context,
         **(sizes | how),
     )

@@ -17,7 +17,7 @@ from tasks.gates import Check, Expectation
 
 TURN = ("game_id", "episode", "turn")
 _MIXED = "some episodes are won and some are lost (raise rollout.temperature or rollout.games)"
-_WON = "some episodes are won (raise search.beam or search.games)"
+_WON = "some episodes are won (raise search.beam.samples, search.beam.width or search.games)"
 _TIES = "not all are ties (lower policy.margin, or raise policy.samples or policy.temperature)"
 
 

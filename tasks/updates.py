@@ -41,7 +41,7 @@ Updated = tuple[PreTrainedModel, dict, pa.Table]
 def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
     """Preferences of the PRM among the policy's own actions. The pairs it begins with pass a gate first."""
     if stage.params.compute.processes > 1:
-        print(f"{stage.name}: online_dpo draws actions as it trains: one process, not compute.processes", flush=True)
+        print(f"{stage.name}: online_dpo draws actions as it trains: one process, no shards", flush=True)
     prm = load_player(layout.prm(stage.iteration), stage.params.compute, "prm")
     settings = dpo_settings(stage)
     pairs, counts = first_pairs(episodes[:: max(1, len(episodes) // _PROBED)], policy, prm, settings)

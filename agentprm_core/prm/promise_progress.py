@@ -9,8 +9,8 @@ loss. The gradient runs through both M of the difference.
 Which M the targets are made of is ``PrmSettings.targets``. Each epoch (the paper) freezes M at its start, and so asks
 for M_t − M_{t−1} = Q̂_t − M⁰_{t−1} while M has long left M⁰: within the first epoch M⁰ knows nothing, and what progress
 asks contradicts what promise asks. Each step takes M of the same forward pass, which costs nothing; then the two agree,
-and progress adds −e_t ∇M_{t−1} to the gradient, e_t = M_t − Q̂_t: errors that turns share cancel, what an action changed
-stays.
+and a turn's gradient is (1 + 2β) e_t ∇M_t − 2β e_t ∇M_{t−1}, e_t = M_t − Q̂_t: of the part with β the errors that turns
+share cancel, what an action changed stays.
 
 Shapes: ``M`` scored actions of a pack, its rows' turns in order; ``T`` turns of one row.
 """

@@ -3,7 +3,7 @@
 At every depth all candidates are scored by the PRM; they are stepped best first, in clones of their worlds, and those
 that lead to a state already reached at this depth are merged into the better one, until N are found. A path does not
 go back to a state that it has been in (the closed list of graph search: the world is deterministic, so nothing is new
-there), unless no candidate of any path leads elsewhere. The first state counts as N equal ones, so the first depth
+there), unless no path, ended ones included, would be left. The first state counts as N equal ones, so the first depth
 samples N·M actions. A path that has ended (won, out of turns or of context) keeps its last score and its place; the
 search of a game ends when its best path has ended, and that path is the episode. Whether it was won is read by nobody
 before.

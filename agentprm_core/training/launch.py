@@ -170,8 +170,8 @@ def _end_with_the_caller() -> None:
 def main(folder: Path) -> None:
     """One of the processes."""
     threading.Thread(target=_end_with_the_caller, daemon=True).start()
-    trainer = _read_job(folder)
     try:
+        trainer = _read_job(folder)
         metrics = training.fit(trainer)
     except tuple(_EXPECTED.values()) as error:
         kind = next(name for name, known in _EXPECTED.items() if isinstance(error, known))

@@ -31,8 +31,8 @@ def shard(model: nn.Module, device: str, precision: str) -> None:
     """Shard ``model`` in place over the processes of the launcher this one runs under, on ``device``. It may lie on
     the CPU: layers move one by one, so no device holds all of it.
 
-    With ``precision`` ``bfloat16`` layers are gathered in it, which autocast would cast their matrices to anyway;
-    shards, gradients and what lies outside of the layers stay as they are.
+    With ``precision`` ``bfloat16`` layers are gathered in it: their matrices, which autocast would cast to it anyway,
+    and their norms, which it would not. Shards, gradients and what lies outside of the layers stay as they are.
 
     Raises:
         DataError: a model whose decoder layers are not transformers' usual ones, so that it would be gathered whole.

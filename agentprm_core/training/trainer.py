@@ -166,8 +166,10 @@ class EpisodeTrainer(Trainer):
             super()._move_model_to_device(model, device)
 
     def save_model(self, output_dir=None, _internal_call: bool = False) -> None:
-        if not is_sharded(self.model):  # of a state, its weights are with the optimizer's
-            super().save_model(output_dir, _internal_call)
+        if not is_sharded(self.model):
+            return super().save_model(output_dir, _internal_call)
+        if not _internal_call:  # of a state the weights are with the optimizer's
+            raise RuntimeError("the model is sharded: gather its weights with sharding.whole_tensor in every process")
 
     def _save_optimizer_and_scheduler(self, output_dir) -> None:
         if not is_sharded(self.model):

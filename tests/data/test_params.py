@@ -110,6 +110,18 @@ def test_what_online_dpo_alone_heeds_is_refused_beside_others(changes, message):
         validate(overridden(raw, {"policy": {"method": "grpo"}}), "params.yaml")
 
 
+@pytest.mark.parametrize(
+    ("beam", "message"),
+    [
+        ({"width": 200}, "search.beam.width: 200 is not allowed: at most rollout.slots, 128"),
+        ({"samples": 1}, "search.beam.samples: 1 is not allowed: more than 1 where search.beam.width is 1"),
+    ],
+)
+def test_a_beam_must_have_room_and_a_choice(beam, message):
+    with pytest.raises(ParamsError, match=message):
+        validate(overridden(copy.deepcopy(RAW), {"search": {"beam": beam}}), "params.yaml")
+
+
 def test_exploration_by_visits_needs_two_episodes_a_game():
     message = r"rollout.exploration: 0.5 is not allowed: 0 with one episode a game"
     with pytest.raises(ParamsError, match=message):
@@ -138,13 +150,14 @@ SHARDED = {"compute": {"processes": 2, "sharding": "fsdp2"}} | {
     [
         ({"compute": {"sharding": "fsdp"}}, "compute.sharding: 'fsdp' is not allowed: should be 'none' or 'fsdp2'"),
         ({"compute": {"processes": 1}}, "compute.sharding: 'fsdp2' is not allowed: none with compute.processes 1: sha"),
-        ({"policy": {"method": "online_dpo"}}, "compute.sharding: 'fsdp2' is not allowed: none with policy.method on"),
         ({"prm": {"optimizer": "muon"}}, "prm.optimizer: 'muon' is not allowed: adamw with compute.sharding fsdp2: m"),
     ],
 )
 def test_shards_are_among_processes_and_for_adamw(changes, message):
     raw = overridden(copy.deepcopy(RAW), SHARDED)
     validate(raw, "params.yaml")
+    alone = {"policy": {"method": "online_dpo", "optimizer": "muon"}}  # one process without shards
+    validate(overridden(copy.deepcopy(raw), alone), "params.yaml")
     with pytest.raises(ParamsError) as error:
         validate(overridden(raw, changes), "params.yaml")
     assert str(error.value).startswith(f"params.yaml: {message}")

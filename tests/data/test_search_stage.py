@@ -22,7 +22,7 @@ def stage(tmp_path):
     """Everything that the playing of a search asks for; its figures land in ``reported``."""
     params = SimpleNamespace(
         seed=1,
-        compute=SimpleNamespace(device="cpu", threads=1, processes=1, cache_mb=64),
+        compute=SimpleNamespace(device="cpu", threads=1, processes=1, sharding="none", cache_mb=64),
         env=SimpleNamespace(engine="fast", max_turns=4),
         model=SimpleNamespace(context=512, max_action_tokens=8),
         rollout=SimpleNamespace(constrained=True, slots=4),

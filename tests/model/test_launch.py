@@ -76,6 +76,17 @@ def test_another_process_builds_the_same_trainer(renderer, tmp_path):
         assert json.dumps(again.beside()) == json.dumps(trainer.beside())
 
 
+def test_what_is_wrong_with_a_job_is_left_for_the_caller(tmp_path, monkeypatch):
+    def refused(folder):
+        raise DataError("no layers to shard")
+
+    monkeypatch.setattr(launch, "_read_job", refused)
+    monkeypatch.setattr(launch, "_end_with_the_caller", lambda: None)
+    with pytest.raises(SystemExit):
+        launch.main(tmp_path)
+    assert json.loads((tmp_path / launch._ERROR).read_text()) == {"kind": "DataError", "said": "no layers to shard"}
+
+
 def test_an_objective_is_named_with_what_it_was_given():
     objective = prm_objective(partial(inverse, gamma=0.9), 0.1, scored="scored")
     again = restored(json.loads(json.dumps(described(objective))))
