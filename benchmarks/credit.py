@@ -151,7 +151,7 @@ def measure(games: int, episodes_a_game: int, states: int, truth_rollouts: int, 
         found[f"monte_carlo_{key}"] = compare(q[row], truth.q_P, groups, 1)
     for rollouts in (1, 4, 16):
         played = branching_q(at, play_on, rollouts=rollouts, seed=seed + 2, **options)
-        cost = 1 + played.turns_played / len(at)
+        cost = 1 + played.played_P.sum() / len(at)
         found[f"branching_{rollouts}"] = compare(played.q_P, truth.q_P, groups, cost)
     return {
         "estimators": found,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from agentprm_core.credit.branching import label_branching
+from agentprm_core.credit.branching import BRANCHING_LABELS, label_branching
 from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import label_monte_carlo
 from agentprm_core.credit.play_on import play_from_player
@@ -153,13 +153,14 @@ def _branching(stage: Stage, digest: str, aside: Path) -> dict:
         outcome=section.outcome,
     )
     labels = pa.concat_tables(
-        kept(scratch / f"{at:06}.parquet", LABELS, partial(label_portion, episodes[at : at + _PORTION]))
+        kept(scratch / f"{at:06}.parquet", BRANCHING_LABELS, partial(label_portion, episodes[at : at + _PORTION]))
         for at in range(0, len(episodes), _PORTION)
     )
-    write_table(labels, aside)
+    write_table(labels.select(LABELS.names), aside)
     return {
         "turns": labels.num_rows,
         "plays": pc.sum(labels["visits"]).as_py(),
+        "turns_played": pc.sum(labels["played"]).as_py(),
         "q_mean": pc.mean(labels["q"]).as_py(),
         "q_std": pc.stddev(labels["q"]).as_py(),
     }

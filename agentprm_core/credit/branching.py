@@ -35,6 +35,8 @@ BRANCH_VALUES = pa.schema(
 )
 """One row an action tried at the state of a turn: the mean return in [0,1] of its plays, their number and variance, and
 the return of each, in their order."""
+BRANCHING_LABELS = LABELS.append(pa.field("played", pa.int32()))
+"""LABELS with what each cost: the turns of its plays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ class BranchTargets:
     """float64 mean squared deviation over the rollouts."""
     visits_P: np.ndarray
     """int64, rollouts that count."""
-    turns_played: int
-    """What it cost: policy decisions over all rollouts."""
+    played_P: np.ndarray
+    """int64, what it cost: policy decisions over the point's rollouts."""
 
 
 def branching_targets(
@@ -148,7 +150,7 @@ def branching_q(
     if played:
         won[open_P], lengths[open_P] = (np.reshape(column, (-1, rollouts)) for column in zip(*answers))
     q, variance = branching_targets(won, lengths, gamma=gamma, outcome=outcome)
-    return BranchTargets(q, variance, np.where(open_P, rollouts, 1), int(lengths.sum()))
+    return BranchTargets(q, variance, np.where(open_P, rollouts, 1), lengths.sum(1))
 
 
 def label_branching(
@@ -163,7 +165,7 @@ def label_branching(
     seed: int,
     outcome: str = "signed",
 ) -> pa.Table:
-    """Rows of LABELS for every turn of ``episodes`` (sorted by game and index), by branching rollouts.
+    """Rows of BRANCHING_LABELS for every turn of ``episodes`` (sorted by game and index), by branching rollouts.
 
     All branches are played in one call, so that a sampler can batch them: Σ T · rollouts clones live at once. Give a
     dataset in portions that fit the memory, each with all ``games``; the rows do not depend on the portions.
@@ -182,8 +184,8 @@ def label_branching(
     side = dict(zip(names, validation_games(names, validation_share, seed)))
     game_id, index, turn = zip(*where)
     split = ["validation" if side[game] else "train" for game in game_id]
-    columns = (game_id, index, turn, targets.q_P, targets.visits_P, targets.variance_P, split)
-    return pa.table({name: pa.array(c).cast(LABELS.field(name).type) for name, c in zip(LABELS.names, columns)})
+    columns = (game_id, index, turn, targets.q_P, targets.visits_P, targets.variance_P, split, targets.played_P)
+    return pa.table({field.name: pa.array(c).cast(field.type) for field, c in zip(BRANCHING_LABELS, columns)})
 
 
 def _same(observation: Observation, turn: Turn, episode: Episode, t: int) -> None:

@@ -10,6 +10,7 @@ from agentprm_core import envs
 from agentprm_core.branches import BRANCHES
 from agentprm_core.credit.branching import (
     BRANCH_VALUES,
+    BRANCHING_LABELS,
     History,
     branch_values,
     branching_q,
@@ -19,7 +20,7 @@ from agentprm_core.credit.branching import (
 )
 from agentprm_core.credit.play_on import play_from_player
 from agentprm_core.policy.sampler import Decision
-from agentprm_core.types import LABELS, Turn
+from agentprm_core.types import Turn
 from tests.core.corridor import ACTIONS, GAME, Corridor, play, play_on
 
 
@@ -62,7 +63,7 @@ def test_a_won_episode_is_not_played_on():
     episode = next(e for e in map(play, range(100)) if e.won)
     last = list(points_of_episode(Corridor(), GAME, episode))[-1]
     found = q_of([last], play_from=lambda worlds, histories, seeds: [])
-    assert (found.q_P.tolist(), found.visits_P.tolist(), found.turns_played) == ([1.0], [1], 0)
+    assert (found.q_P.tolist(), found.visits_P.tolist(), found.played_P.tolist()) == ([1.0], [1], [0])
 
 
 def test_values_of_several_actions_at_one_state():
@@ -82,11 +83,20 @@ def test_rows_of_labels_and_portions():
     episodes = [play(i, index, game_id=f"g{i}") for i in range(8) for index in range(2)]
     options = dict(rollouts=2, gamma=0.9, validation_share=0.4, seed=5)
     labels = label_branching(episodes, games, Corridor, play_on, **options)
-    assert labels.schema.equals(LABELS)
+    assert labels.schema.equals(BRANCHING_LABELS)
     assert len(labels) == sum(e.length for e in episodes)
     halves = [label_branching(part, games, Corridor, play_on, **options) for part in (episodes[:6], episodes[6:])]
     assert labels.to_pylist() == halves[0].to_pylist() + halves[1].to_pylist()
     assert set(labels["split"].to_pylist()) == {"train", "validation"}
+
+
+def test_what_a_label_costs():
+    episode = next(e for e in map(play, range(100)) if e.won and e.length > 1)
+    options = dict(rollouts=2, gamma=0.9, validation_share=0.0, seed=5)
+    labels = label_branching(
+        [episode], {GAME.id: GAME}, Corridor, lambda worlds, *_: [(True, 3)] * len(worlds), **options
+    )
+    assert labels["played"].to_pylist() == [6] * (episode.length - 1) + [0]  # an action that won needs no play
 
 
 def test_bad_input():
