@@ -1,7 +1,9 @@
-# AgentPRM and InversePRM on the published games; iteration 0 is fine-tuning on the same demonstrations.
+# AgentPRM and InversePRM on the published games; policy 0 of each is fine-tuning on its demonstrations.
 # ALFWORLD_DATA is the folder that alfworld-download filled; of its held-out games only valid_seen is asked for.
+# InversePRM has demonstrations of an expert that knows where things usually lie: it can become as good as its expert,
+# and the other one, who searches all places alike, is no better than what AgentPRM starts from.
 # DEVICE=cuda PRECISION=bfloat16 for a GPU: more games at once. The sizes of the batches stay: learning rates follow from them.
-# Read: data/metrics/iterations.json of each.
+# Read: data/metrics/iterations.json of each (30 actions), data/curves/NAME-50.jsonl (the same policies, 50 actions).
 : "${ALFWORLD_DATA:?the folder that alfworld-download filled}"
 inverse=$(python -m tasks.profile inverse) || exit
 games="-S games.source=published -S games.published_root=$ALFWORLD_DATA -S games.train=3553 -S demos.games=3553 -S rollout.games=3553 -S search.games=3553"
@@ -10,7 +12,17 @@ machine="-S compute.device=${DEVICE:-cpu} -S compute.precision=${PRECISION:-floa
 if [ "${DEVICE:-cpu}" = cuda ]; then
   machine="$machine -S compute.cache_mb=16384 -S rollout.slots=1024 -S evaluate.slots=1024"
 fi
-for turns in 30 50; do
-  sh recipes/experiment "alfworld-$turns" $games $machine -S env.max_turns=$turns
-  sh recipes/experiment "alfworld-inverse-$turns" $games $machine $inverse -S env.max_turns=$turns
-done
+longer() { # NAME POLICY:PRM…: each with 50 actions
+  name=$1
+  shift
+  mkdir -p data/curves && : >"data/curves/$name-50.jsonl" || return
+  for pair in "$@"; do
+    for method in greedy sample best_of_n beam; do
+      python -m tasks.evaluate --policy "data/checkpoints/policy/${pair%:*}" --prm "data/checkpoints/prm/${pair#*:}" --method $method --n 16 \
+        --games "$ALFWORLD_DATA" --split valid_seen --max-turns 50 --device "${DEVICE:-cpu}" --json >>"data/curves/$name-50.jsonl"
+    done
+  done
+}
+sh recipes/experiment alfworld $games $machine && longer alfworld 0:1 1:2 2:3 3:3
+sh recipes/experiment alfworld-inverse $games $machine $inverse -S demos.knowledge=1.0 evaluate@0 evaluate@1 evaluate@2 &&
+  longer alfworld-inverse 0:1 1:2 2:2

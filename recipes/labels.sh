@@ -1,10 +1,19 @@
-# What labels cost: TD + GAE, Monte Carlo by visits, Monte Carlo by 4 and by 16 rollouts from every turn.
-# No branched states: TD + GAE could not learn from them.
-# Read: ranking in data/metrics/stages/prm-1.json, plays in label-1.json, seconds of label@1 and prm@1 in MLflow.
-equal="-S rollout.branch.train_states=0 -S rollout.branch.random_states=0"
-sh recipes/experiment labels-gae $equal -S label.credit=gae -S prm.loss=promise_progress prm@1
-sh recipes/experiment labels-visits $equal prm@1
-for plays in 4 16; do
-  sh recipes/experiment "labels-plays-$plays" $equal -S label.credit=branching -S label.continuations=$plays prm@1
+# What labels cost, and what they are worth: TD + GAE and Monte Carlo by visits on 900 and 3,600 rollouts, Monte Carlo by 4 and
+# by 16 rollouts from every turn of fewer of them. No branched states: TD + GAE could not learn from them.
+# Read: ranking in data/metrics/stages/prm-1.json, plays in label-1.json, Best-of-16 in data/metrics/evaluate-0.json, seconds of
+# rollout@1, label@1 and prm@1 in MLflow.
+one() { # NAME ROLLOUTS -S …
+  name=$1 rollouts=$2
+  shift 2
+  sh recipes/experiment "labels-$name-$rollouts" -S rollout.branch.train_states=0 -S rollout.branch.random_states=0 \
+    -S prm.require_ranking=false -S "evaluate.decoding=[greedy,best_of_n]" -S rollout.games=$rollouts "$@" evaluate@0
+}
+for rollouts in 900 3600; do
+  one gae $rollouts -S label.credit=gae -S prm.loss=promise_progress
+  one visits $rollouts
 done
+for rollouts in 225 900 3600; do
+  one plays-4 $rollouts -S label.credit=branching -S label.continuations=4
+done
+one plays-16 225 -S label.credit=branching -S label.continuations=16
 python -m benchmarks.credit --json

@@ -15,7 +15,7 @@ one agentprm_b $promise
 one agentprm_a
 one orm -S prm.loss=outcome
 one pvm $promise -S prm.beta=0
-one mc -S label.credit=branching
+one mc -S label.credit=branching -S rollout.games=450 # an eighth of the rollouts, played on 4 times from every turn: many times the sampled tokens
 curves() { # OUT GAMES SPLIT
   python -m tasks.search_curves --policy data/checkpoints/policy/0 --games "$2" --split "$3" --out "data/curves/$1" \
     --prm agentprm_b=$prms/agentprm_b --prm agentprm_a=$prms/agentprm_a --prm orm=$prms/orm --prm pvm=$prms/pvm \
