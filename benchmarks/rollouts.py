@@ -83,13 +83,13 @@ def ours(policy: Policy, begun: Sequence[Start], args: argparse.Namespace, const
 
 
 class Stopwatch:
-    """Seconds spent inside models' layers and heads."""
+    """Seconds spent inside models' layers and heads, a PRM's likelihood among them."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self.seconds = clock, 0.0
 
     def put_around(self, runner: CachedModel) -> None:
-        for part in ("_trunk", "_head", "_vocabulary"):
+        for part in ("_trunk", "_head", "surprise"):
             setattr(runner, part, self._around(getattr(runner, part)))
 
     def _around(self, function: Callable) -> Callable:

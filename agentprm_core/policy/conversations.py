@@ -74,7 +74,7 @@ class Conversations:
         """Append the action that was played; what the cache holds of it from decoding need not be read again."""
         played = self.renderer.action(action, reason)
         if talk.known == len(talk.tokens):
-            talk.known += common_prefix(talk.path, played)
+            talk.known += common_prefix(talk.path, list(played))
         talk.tokens += played
         talk.path = []
 
@@ -129,10 +129,13 @@ class Conversations:
         self._openings.setdefault(opening, []).append(talk)
 
 
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+def common_prefix(a: list[int], b: list[int]) -> int:
     """The length of the longest common prefix."""
-    shortest = min(len(a), len(b))
-    for i in range(shortest):
-        if a[i] != b[i]:
-            return i
-    return shortest
+    low, high = 0, min(len(a), len(b))
+    while low < high:  # they agree up to ``low``: slices are compared in C, a loop over tokens would not be
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +21,7 @@ from agentprm_core.policy.models import Policy
 from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """An action for one state."""
 
     action: str

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,8 +33,7 @@ from agentprm_core.policy.slot_attention import Plan, Queries, attend, past_mask
 ATTENTION = "agentprm_slots"
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
+class Extension(NamedTuple):
     """New tokens of one slot: ``tokens`` are kept, ``branches`` are seen after them and forgotten."""
 
     slot: int
@@ -103,7 +103,8 @@ class CachedModel:
     def surprise(self, hidden_RW: torch.Tensor, ids_R: torch.Tensor) -> torch.Tensor:
         """(R,) nats: −log of the probability of each token after the place with this hidden state, through the
         transposed embedding, float32. For models whose embedding is also their output."""
-        return F.cross_entropy(self._vocabulary(hidden_RW).float(), ids_R, reduction="none")
+        logits_RV = self._vocabulary(hidden_RW).float()
+        return logits_RV.logsumexp(-1) - logits_RV.gather(1, ids_R[:, None])[:, 0]
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ import torch
 from agentprm_core.policy.conversations import Conversation, Conversations
 from agentprm_core.policy.decoding import Constrained, Decision, Free, Line, allowed_logits
 from agentprm_core.policy.models import Policy
+
+SPELT = 10_000
+"""Actions whose tokens are remembered: worlds of few words, policies that repeat themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class Sampler:
         self._asked: dict[int, _Seat] = {}
         self._ready: list[tuple[int, tuple[Decision, ...]]] = []
         self._decoding = Constrained(policy) if constrained else Free(policy, max_action_tokens)
+        self._tokens_of = lru_cache(maxsize=SPELT)(lambda action, reason: len(policy.renderer.action(action, reason)))
 
     @property
     def tokens_read(self) -> int:
@@ -178,9 +183,8 @@ class Sampler:
         return picks.tolist(), log_probs.tolist()
 
     def _spend(self, state: _Seat, decisions: Sequence[Decision]) -> None:
-        end, spell = len(self._renderer.after_action), self._renderer.action_text
         for decision in decisions:
-            state.generated += decision.count * (len(spell(decision.action, decision.reason)) + end)
+            state.generated += decision.count * self._tokens_of(decision.action, decision.reason)
 
 
 def uniforms(keys: Sequence[tuple[int, ...]] | np.ndarray) -> np.ndarray:

@@ -23,6 +23,9 @@ from agentprm_core.policy.cache import KeyValueCache
 
 BUCKET = 32
 """Slots a bucket at most: more would read further past the end of the short ones, and out of a core's own cache."""
+FOLDED = 8
+"""Queries of a slot up to which those that share a key-value head are one block of the CPU's kernel; more are blocks
+enough by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,11 @@ class Bucket:
     slots_B: torch.Tensor
     queries: int
     length: int
+    folded: bool
+    """Whether the query heads that share a key-value head are queries of it."""
     mask: torch.Tensor
-    """[B, 1, Q · H/K, L] (or [B, 1, 1, L] for one query), 0 where a query sees a key and −inf where not."""
+    """[B, 1, Q · H/K, L] where they are ([B, 1, 1, L] for one query), else [B, 1, Q, L]: 0 where a query sees a key
+    and −inf where not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +65,17 @@ def attend(plan: Plan, layer: int, query_NHD: torch.Tensor, scaling: float) -> t
         keys, values = plan.cache.read(layer, bucket.slots_B, bucket.length)
         size, kv_heads = keys.shape[:2]
         here = slice(bucket.first, bucket.first + size * bucket.queries)
-        # the query heads that share a key-value head are folded into the queries: keys and values are never repeated
-        folded = query_NHD[here].view(size, bucket.queries, kv_heads, -1, width).transpose(1, 2)
-        folded = folded.reshape(size, kv_heads, -1, width)
-        seen = F.scaled_dot_product_attention(folded, keys, values, attn_mask=bucket.mask, scale=scaling)
-        seen = seen.view(size, kv_heads, bucket.queries, -1, width).transpose(1, 2)
+        # keys and values are never repeated for the query heads that share them
+        if bucket.folded:
+            query = query_NHD[here].view(size, bucket.queries, kv_heads, -1, width).transpose(1, 2)
+            query = query.reshape(size, kv_heads, -1, width)
+            seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=bucket.mask, scale=scaling)
+            seen = seen.view(size, kv_heads, bucket.queries, -1, width).transpose(1, 2)
+        else:
+            query = query_NHD[here].view(size, bucket.queries, heads, width).transpose(1, 2)
+            seen = F.scaled_dot_product_attention(
+                query, keys, values, attn_mask=bucket.mask, scale=scaling, enable_gqa=True
+            ).transpose(1, 2)
         out_NHD[here] = seen.reshape(-1, heads, width)
     return out_NHD
 
@@ -104,21 +116,28 @@ class Queries:
         here = slice(first, first + count * (end - begin))
         rows, length = self.rows[here], int(self.rows[here].max()) + 1
         if wide is not None and end <= wide.begin + len(wide.slots_B):
-            slots = slice(begin - wide.begin, end - wide.begin)
-            mask = wide.mask[slots, :, -count * groups if count > 1 else -1 :, :length]
-            return Bucket(begin, first, wide.slots_B[slots], count, length, mask)
-        if count > 1:
+            slots, folded = slice(begin - wide.begin, end - wide.begin), wide.folded or count == 1
+            masks = count * groups if wide.folded and count > 1 else count
+            return Bucket(
+                begin, first, wide.slots_B[slots], count, length, folded, wide.mask[slots, :, -masks:, :length]
+            )
+        folded = count <= FOLDED or past.device.type != "cpu"  # other devices' kernels with masks repeat the keys
+        if folded and count > 1:
             rows = rows.repeat(groups)
         mask = past[:, :length].index_select(0, torch.from_numpy(rows).to(past.device))
         if self.branched:  # what lies between the history and a branch's start belongs to other branches
-            start, history = self.start[here, None], self.history[here, None]
-            low, high = int(history.min()), int(start.max())
+            start, history = self.start[here], self.history[here]
+            new = np.concatenate(([True], (start[1:] != start[:-1]) | (history[1:] != history[:-1])))
+            start_P, history_P = start[new, None], history[new, None]  # the same for all tokens of a piece
+            low, high = int(history_P.min()), int(start_P.max())
             keys = np.arange(low, high)
-            hidden = ((keys >= history) & (keys < start)) * np.float32(torch.finfo(past.dtype).min)
+            hidden_P = ((keys >= history_P) & (keys < start_P)) * np.float32(torch.finfo(past.dtype).min)
+            piece = torch.from_numpy(new.cumsum() - 1).to(past.device)
             by_query = mask.view(len(start), -1, length)[:, :, low:high]
-            by_query += torch.from_numpy(hidden).to(past)[:, None]  # 0 there so far, and adding is faster than filling
+            # 0 there so far, and adding is faster than filling
+            by_query += torch.from_numpy(hidden_P).to(past).index_select(0, piece)[:, None]
         slots = torch.from_numpy(self.slots[here][::count].copy()).to(past.device)
-        return Bucket(begin, first, slots, count, length, mask.view(end - begin, 1, -1, length))
+        return Bucket(begin, first, slots, count, length, folded, mask.view(end - begin, 1, -1, length))
 
 
 def past_masks(rows: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -7,9 +7,11 @@ passes two or three.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from operator import itemgetter
 
 import numpy as np
 
@@ -45,20 +47,22 @@ class Edge:
 class Node:
     """A decision between at least two tokens."""
 
-    __slots__ = ("_depth", "_edges", "_spelt", "index", "tokens")
+    __slots__ = ("_column", "_depth", "_edges", "_spelt", "index", "tokens")
 
-    def __init__(self, spelt: dict[int, list[Spelling]], depth: int) -> None:
-        self.tokens = tuple(sorted(spelt))
+    def __init__(self, spelt: Sequence[Spelling], depth: int) -> None:
+        self._spelt, self._depth = spelt, depth
+        self._column = [tokens[depth] for tokens, _ in spelt]
+        self._edges: dict[int, Edge] = {}
+        self.tokens = tuple(dict.fromkeys(self._column))
         """The tokens that may come next, ascending."""
         self.index = np.array(self.tokens)
         """The same as an array."""
-        self._spelt, self._depth = spelt, depth
-        self._edges: dict[int, Edge] = {}
 
     def edge(self, token: int) -> Edge:
         """What follows ``token``, itself not included."""
         if token not in self._edges:
-            self._edges[token] = _edge(self._spelt[token], self._depth + 1)
+            these = slice(bisect_left(self._column, token), bisect_right(self._column, token))
+            self._edges[token] = _edge(self._spelt[these], self._depth + 1)
         return self._edges[token]
 
 
@@ -98,21 +102,15 @@ class CommandTries:
 
 def build_trie(spelt: Sequence[Spelling]) -> Edge:
     """The trie of these commands (at least one); the root is an edge. Of two with the same tokens the first counts."""
-    return _edge(spelt, 0)
+    return _edge(sorted(spelt, key=itemgetter(0)), 0)
 
 
 def _edge(spelt: Sequence[Spelling], start: int) -> Edge:
-    """The edge that leads from position ``start`` of these commands, equal up to there."""
-    tokens = spelt[0][0]
+    """The edge that leads from position ``start`` of these commands, sorted, equal up to there."""
+    (first, command), (last, _) = spelt[0], spelt[-1]
     depth = start
-    while depth < len(tokens):
-        if len(spelt) == 1:
-            depth = len(tokens)
-            break
-        following: dict[int, list[Spelling]] = {}
-        for spelling in spelt:
-            following.setdefault(spelling[0][depth], []).append(spelling)
-        if len(following) > 1:
-            return Edge(tokens[start:depth], Node(following, depth))
+    while depth < len(first) and first[depth] == last[depth]:  # then so have all that are sorted in between
         depth += 1
-    return Edge(tokens[start:], Leaf(spelt[0][1]))
+    if depth == len(first):
+        return Edge(first[start:], Leaf(command))
+    return Edge(first[start:depth], Node(spelt, depth))

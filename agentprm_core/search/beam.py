@@ -53,12 +53,11 @@ class _Node:
     """Q_φ of the last step."""
     worth: float
     """What it is kept for: the score and the prior of the last step."""
+    been: tuple[str, ...]
+    """``state_key`` of every state of the path, the one it stands in included."""
     seats: tuple[int, int] | None = None
     """Of the sampler and of the scorer."""
     truncated: bool = False
-
-    def has_been_in(self, key: str) -> bool:
-        return key == self.place.key or any(key == turn.state_key for turn in self.turns)
 
 
 @dataclass(slots=True)
@@ -142,7 +141,8 @@ class BeamSearch:
         world = make_world(engine)
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
         seen = world.reset(start.game)
-        beam = _Beam(start, [_Node(_Place(world, world.state_key(), seen), (), (), 0.0, 0.0, seats)])
+        place = _Place(world, world.state_key(), seen)
+        beam = _Beam(start, [_Node(place, (), (), 0.0, 0.0, (place.key,), seats)])
         self._look(beam, beam.nodes[0])
         return beam
 
@@ -182,7 +182,7 @@ class BeamSearch:
             place = beam.step(child.parent.place, child.choice.action)
             if place.key in reached:
                 continue
-            if child.parent.has_been_in(place.key):
+            if place.key in child.parent.been:
                 back = back or (child.parent, _node(child, place))
                 continue
             reached.add(place.key)
@@ -260,4 +260,4 @@ def _node(child: _Child, place: _Place) -> _Node:
     valid = choice.action in before.admissible
     turn = Turn(before.text, choice.action, before.admissible, valid, parent.place.key, choice.reason)
     log_probs = (*parent.log_probs, choice.log_prob)
-    return _Node(place, (*parent.turns, turn), log_probs, child.score, child.worth)
+    return _Node(place, (*parent.turns, turn), log_probs, child.score, child.worth, (*parent.been, place.key))

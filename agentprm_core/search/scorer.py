@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Protocol
 
@@ -17,8 +18,9 @@ import torch
 from agentprm_core.policy.conversations import Conversation, Conversations
 from agentprm_core.policy.models import Policy
 from agentprm_core.policy.runner import Extension
-from agentprm_core.policy.sampler import Decision
+from agentprm_core.policy.sampler import SPELT, Decision
 from agentprm_core.prm.model import likelihood_weight
+from agentprm_core.prm.rows import action_tokens
 
 BRANCH_ROOM = 128
 """Tokens of candidates read in one go for a state; more are read in rounds."""
@@ -62,6 +64,7 @@ class PrmScorer:
         self._room = max(BRANCH_ROOM, max_action_tokens + 1)
         self._talks = Conversations(prm, slots=slots, context=context, branch_room=self._room)
         self._reserve, self._likelihood = max_action_tokens, likelihood_weight(prm.model)
+        self._spell = lru_cache(maxsize=SPELT)(partial(action_tokens, prm.renderer))
         self._open: dict[int, Conversation] = {}
 
     @property
@@ -88,7 +91,10 @@ class PrmScorer:
 
     def score(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
         """Sigmoid of the PRM's logit of each candidate (:mod:`agentprm_core.prm.model`)."""
-        rounds = [_Round(self._open[seat], [self._spell(c) for c in candidates], []) for seat, candidates in asked]
+        rounds = [
+            _Round(self._open[seat], [self._spell(c.action, c.reason) for c in candidates], [])
+            for seat, candidates in asked
+        ]
         left = [one for one in rounds if one.branches]
         while left:
             reading = {one.talk for one in left}
@@ -145,10 +151,6 @@ class PrmScorer:
                 break
             fitting = number + 1
         return branches[:fitting]
-
-    def _spell(self, candidate: Decision) -> tuple[int, ...]:
-        renderer = self._talks.renderer
-        return (*renderer.action_text(candidate.action, candidate.reason), renderer.stop_token)
 
     def _keep(self, talk: Conversation) -> int:
         self._open[talk.slot] = talk

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+from operator import attrgetter
 from typing import Self
 
 from agentprm_core.envs.alfworld.actions import CHANGES, REARRANGING
@@ -77,8 +78,8 @@ class FastWorld:
     def clone(self) -> Self:
         """An independent copy in the same state."""
         twin = object.__new__(type(self))
-        for name in FastWorld.__slots__:
-            setattr(twin, name, getattr(self, name))
+        for name, value in zip(FastWorld.__slots__, _PARTS(self)):
+            setattr(twin, name, value)
         return twin
 
     def state_key(self) -> str:
@@ -120,6 +121,7 @@ class FastWorld:
         self._admissible = tuple(sorted(self._commands))
 
 
+_PARTS = attrgetter(*FastWorld.__slots__)
 _FLUENTS = {
     "inreceptacle": lambda world, o, r: o in world.contents[r],
     "objectatlocation": lambda world, o, place: o in world.present[place],
