@@ -56,8 +56,15 @@ def at_odds(params: Params) -> Iterator[Odd]:
         yield "label.outcome", params.label.outcome, "binary where label.shaping is blend (R in {0, 1})"
     if params.label.credit == "inverse" and params.policy.imitation:
         yield "policy.imitation", params.policy.imitation, "0 with label.credit inverse, which reads no outcome"
-    if params.label.credit == "inverse" and params.policy.method != "online_dpo":
-        yield "policy.method", params.policy.method, "online_dpo with label.credit inverse: the others read outcomes"
+    if params.label.credit == "inverse" and params.policy.method not in ("online_dpo", "expert_iteration"):
+        allowed = "online_dpo or expert_iteration with label.credit inverse: the others read outcomes"
+        yield "policy.method", params.policy.method, allowed
+    if (params.label.credit, params.policy.method) == ("inverse", "expert_iteration"):
+        if params.policy.imitates == "won":
+            yield "policy.imitates", "won", "expert_like with label.credit inverse, which reads no outcome"
+    elif params.policy.imitates == "expert_like":
+        allowed = "won, or expert_iteration with label.credit inverse: only its score of a last action is of the expert"
+        yield "policy.imitates", "expert_like", allowed
     if params.label.credit == "inverse" and params.policy.monitor.every:
         allowed = "0 with label.credit inverse: the monitor compares with labels, and there are none"
         yield "policy.monitor.every", params.policy.monitor.every, allowed

@@ -235,6 +235,9 @@ class Policy(Training):
     preference: Literal["winner", "soft"]
     imitation: NotNegative
     """Of online_dpo: the weight of imitating the episodes that were won, beside 1 for the preferences."""
+    imitates: Literal["won", "expert_like"]
+    """Of expert_iteration: the searched episodes that were won, or those whose last action the PRM scores as it does
+    the demonstrations' last ones, which reads no outcome."""
     replay: Annotated[float, Field(ge=0, lt=1)]
     """The share of demonstrations among the episodes visited, as far as there are so many. Not of grpo and gigpo."""
     refresh_every: Count
@@ -319,7 +322,7 @@ class Params(Section):
     @property
     def method(self) -> str:
         """The name of this campaign in tables of several: how the policy learns."""
-        if self.policy.method != "online_dpo":
+        if self.policy.method != "online_dpo" and self.prm.loss != "inverse":
             return self.policy.method
         return {"promise_progress": "agentprm_b", "inverse": "inverse", "outcome": "orm"}.get(self.prm.loss, "agentprm")
 

@@ -20,8 +20,8 @@ from agentprm_core.datasets import episodes_from_table, read_table
 from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer, train_online_dpo
 from agentprm_core.improve.pairs import PairCounts
 from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
-from agentprm_core.improve.rft import successes, train_rft
-from agentprm_core.improve.sft import SftSettings
+from agentprm_core.improve.rft import expert_like, successes
+from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import Policy, load_policy
 from agentprm_core.types import EPISODES, PAIRS, Episode
 from tasks import layout
@@ -31,7 +31,7 @@ from tasks.suites import pairs_suite
 from tasks.watching import judged, watch
 
 _PROBED = 256
-"""Episodes whose states the written pairs are drawn at."""
+"""Episodes whose states the written pairs are drawn at; demonstrations whose ends are scored."""
 _MOST_TIES = 0.99
 
 Updated = tuple[PreTrainedModel, dict, pa.Table]
@@ -54,14 +54,26 @@ def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Upd
 
 
 def expert_iteration(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
-    """Imitation of what the search won: the policy's own play with the PRM choosing (:mod:`tasks.search`)."""
+    """Imitation of what the search won: the policy's own play with the PRM choosing (:mod:`tasks.search`). Or of what
+    ends in it as demonstrations do (``policy.imitates: expert_like``), by the PRM alone."""
     stage.read(layout.searched(stage.iteration))
     searched = list(episodes_from_table(read_table(layout.searched(stage.iteration), EPISODES)))
-    return rft(stage, searched, policy)
+    if stage.params.policy.imitates == "won":
+        return rft(stage, searched, policy)
+    stage.read(layout.DEMOS)
+    demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
+    prm = load_player(layout.prm(stage.iteration), stage.params.compute, "prm")
+    tokens = stage.params.policy.batch_tokens
+    alike = expert_like(searched, demos[:: max(1, len(demos) // _PROBED)], prm.model, prm.renderer, tokens)
+    return _imitation(stage, searched, alike, policy)
 
 
 def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
     """Imitation of its own successes."""
+    return _imitation(stage, episodes, successes(episodes), policy)
+
+
+def _imitation(stage: Stage, offered: Sequence[Episode], kept: Sequence[Episode], policy: Policy) -> Updated:
     section = stage.params.policy
     settings = SftSettings(
         **training_settings(stage, section),
@@ -69,11 +81,10 @@ def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
         steps=section.steps,
         observation_weight=stage.params.sft.observation_weight,
     )
-    won = successes(episodes)
-    demos = replayed(stage, len(won)) if won else []  # where nothing was won, that is said
-    model, figures = train_rft([*episodes, *demos], policy.renderer, policy.model, settings, stage.scratch)
-    offered = {"episodes": len(episodes), "successes": len(won), "demonstrations": len(demos)}
-    return model, figures | offered, PAIRS.empty_table()
+    demos = replayed(stage, len(kept))
+    model, figures = train_sft([*kept, *demos], policy.renderer, policy.model, settings, stage.scratch)
+    counts = {"episodes": len(offered), "imitated": len(kept), "demonstrations": len(demos)}
+    return model, figures | counts, PAIRS.empty_table()
 
 
 def grpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:

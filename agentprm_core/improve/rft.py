@@ -1,41 +1,65 @@
-"""Rejection-sampling fine-tuning: imitate one's own successes (RFT), the rival that needs no process rewards."""
+"""Which of its own episodes a policy imitates: those that were won (rejection-sampling fine-tuning, RFT), or, where no
+outcome may be read, those that end as demonstrations do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
+import numpy as np
 from transformers import PreTrainedModel
 
 from agentprm_core.errors import DataError
-from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.prompt import Renderer
+from agentprm_core.prm.score import score_episodes
 from agentprm_core.types import Episode
 
+MISSED = 0.05
+"""Share of the demonstrations that would not be taken for one by their end."""
 
-def train_rft(
-    episodes: Iterable[Episode], renderer: Renderer, model: PreTrainedModel, settings: SftSettings, scratch: Path
-) -> tuple[PreTrainedModel, dict]:
-    """:func:`agentprm_core.improve.sft.train_sft` on the won episodes, each way of winning a game once.
 
-    The metrics also have ``episodes`` (offered) and ``successes`` (won and distinct). Raises DataError where none was
-    won.
-    """
+def successes(episodes: Iterable[Episode]) -> list[Episode]:
+    """The won episodes, the first of those that did the same in the same game. Raises DataError where none was won."""
     offered = list(episodes)
-    kept = successes(offered)
-    if not kept:
+    won = [episode for episode in offered if episode.won]
+    if not won:
         raise DataError(
             f"none of the {len(offered)} episodes was won: nothing to imitate; play more of them (rollout.games, "
             "rollout.episodes_per_game)"
         )
-    model, metrics = train_sft(kept, renderer, model, settings, scratch)
-    return model, metrics | {"episodes": len(offered), "successes": len(kept)}
+    return _distinct(won)
 
 
-def successes(episodes: Iterable[Episode]) -> list[Episode]:
-    """The won episodes, the first of those that did the same in the same game."""
+def expert_like(
+    episodes: Sequence[Episode],
+    demonstrations: Sequence[Episode],
+    prm: PreTrainedModel,
+    renderer: Renderer,
+    batch_tokens: int,
+) -> list[Episode]:
+    """Episodes whose last action scores at least what all but :data:`MISSED` of the demonstrations' last ones do, the
+    first of those that did the same in the same game. Their outcomes are not read.
+
+    For InversePRM: Q(s,a) at a last turn is how much it is the expert's and not the learner's (paper A), and an
+    expert's last turn is the one that wins.
+
+    Raises DataError where there is none.
+    """
+    ends, of_experts = (
+        np.array([scores[-1] for scores in score_episodes(prm, renderer, some, batch_tokens)])
+        for some in (episodes, demonstrations)
+    )
+    floor = np.quantile(of_experts, MISSED)
+    kept = [episode for episode, end in zip(episodes, ends) if end >= floor]
+    if not kept:
+        raise DataError(
+            f"none of the {len(episodes)} episodes ends as demonstrations do (a score of {floor:.3g}, the highest is "
+            f"{ends.max(initial=0):.3g}): nothing to imitate; set policy.method to online_dpo"
+        )
+    return _distinct(kept)
+
+
+def _distinct(episodes: Iterable[Episode]) -> list[Episode]:
     distinct: dict[tuple, Episode] = {}
     for episode in episodes:
-        if episode.won:
-            distinct.setdefault((episode.game_id, tuple(turn.action for turn in episode.turns)), episode)
+        distinct.setdefault((episode.game_id, tuple(turn.action for turn in episode.turns)), episode)
     return list(distinct.values())

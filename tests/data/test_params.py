@@ -79,10 +79,12 @@ def test_one_line_names_key_value_and_what_is_allowed(key, value, message):
     [
         ({"imitation": 0.5}, "policy.imitation: 0.5 is not allowed: 0 with label.credit inverse"),
         ({"monitor": {"every": 5}}, "policy.monitor.every: 5 is not allowed: 0 with label.credit inverse"),
+        ({"method": "rft"}, "policy.method: 'rft' is not allowed: online_dpo or expert_iteration with label.credit"),
         (
             {"method": "expert_iteration"},
-            "policy.method: 'expert_iteration' is not allowed: online_dpo with label.credit",
+            "policy.imitates: 'won' is not allowed: expert_like with label.credit inverse",
         ),
+        ({"imitates": "expert_like"}, "policy.imitates: 'expert_like' is not allowed: won, or expert_iteration with"),
     ],
 )
 def test_what_reads_outcomes_is_refused_beside_inverse(change, message):

@@ -96,12 +96,12 @@ def test_expert_iteration_imitates_what_the_search_won(stage, tmp_path, monkeypa
     turn = Turn("a room", "look", ("look",), True, "s")
     episodes = [Episode(f"game/{n}", 0, n, (turn,), won=n != 1) for n in range(3)]
     write_table(episodes_to_table(episodes, iteration=1, method="beam_1x3", policy=""), layout.searched(1))
-    stage.params.policy = SimpleNamespace(steps=5, replay=0.0)
+    stage.params.policy = SimpleNamespace(steps=5, replay=0.0, imitates="won")
     stage.params.sft = SimpleNamespace(observation_weight=0.5)
     trainer = {"learning_rate": 0.1, "batch_tokens": 64, "seed": 1}
     monkeypatch.setattr(updates, "training_settings", lambda *_: trainer)
-    monkeypatch.setattr(updates, "train_rft", lambda offered, *_: (list(offered), {}))
+    monkeypatch.setattr(updates, "train_sft", lambda kept, *_: (list(kept), {}))
     rollouts = [replace(episodes[0], game_id="rolled")]
-    offered, figures, pairs = updates.expert_iteration(stage, rollouts, SimpleNamespace(renderer=None, model=None))
-    assert [episode.game_id for episode in offered if episode.won] == ["game/0", "game/2"]
-    assert (figures["episodes"], figures["successes"], pairs.num_rows) == (3, 2, 0)
+    kept, figures, pairs = updates.expert_iteration(stage, rollouts, SimpleNamespace(renderer=None, model=None))
+    assert [episode.game_id for episode in kept] == ["game/0", "game/2"]
+    assert (figures["episodes"], figures["imitated"], pairs.num_rows) == (3, 2, 0)

@@ -1,22 +1,26 @@
 """The stage's side of training: which policy an update is kept near, what it visits, and on how many processes."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import yaml
 
 from agentprm_core.datasets import episodes_to_table, write_table
+from agentprm_core.improve import rft
 from agentprm_core.policy.models import load_policy
 from agentprm_core.types import Episode, Turn
 from tasks import layout, prm, updates
 from tasks.params import PARAMS, validate
-from tasks.profile import overridden
+from tasks.profile import load_profile, overridden
 from tasks.updates import replayed
 
 ROOT = Path(__file__).parents[2]
+WON = Episode("game", 0, 0, (Turn("a room", "look", ("look",), True, "s"),), True)
 
 
 @pytest.mark.parametrize(("name", "read"), [("previous", []), ("first", [layout.policy(0)])])
@@ -40,8 +44,7 @@ def test_the_anchor_of_a_later_iteration(checkpoints, tmp_path, monkeypatch, nam
 def test_so_many_demonstrations_are_visited_beside_the_rollouts(tmp_path, monkeypatch, share, rollouts, visited):
     """As many as make ``policy.replay`` of all, or all there are."""
     monkeypatch.chdir(tmp_path)
-    turn = Turn("a room", "look", ("look",), True, "s")
-    demos = [Episode(f"game/{n}", 0, n, (turn,), True) for n in range(10)]
+    demos = [replace(WON, game_id=f"game/{n}") for n in range(10)]
     write_table(episodes_to_table(demos, iteration=0, method="expert", policy=""), layout.DEMOS)
     section = SimpleNamespace(replay=share)
     stage = SimpleNamespace(seed=1, params=SimpleNamespace(policy=section), read=lambda *paths: None)
@@ -49,10 +52,32 @@ def test_so_many_demonstrations_are_visited_beside_the_rollouts(tmp_path, monkey
     assert len(found) == len(set(found)) == visited
 
 
+def test_what_ends_as_demonstrations_do_is_imitated_whatever_its_outcome(checkpoints, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(checkpoints / "prm", layout.prm(1))
+    demos = [replace(WON, game_id=f"demo/{n}") for n in range(20)]
+    searched = [replace(WON, game_id=f"game/{n}", won=n == 3) for n in range(4)]
+    write_table(episodes_to_table(demos, iteration=0, method="expert", policy=""), layout.DEMOS)
+    write_table(episodes_to_table(searched, iteration=1, method="beam", policy=""), layout.searched(1))
+    ends = iter([[0.2, 0.7, 0.1, 0.6], np.linspace(0.45, 0.83, 20)])  # one demonstration in twenty is below 0.47
+    monkeypatch.setattr(rft, "score_episodes", lambda *_: [np.array([0.9, end]) for end in next(ends)])
+    monkeypatch.setattr(updates, "train_sft", lambda kept, *_: (list(kept), {}))
+    inverse = load_profile(
+        "inverse", ROOT / "profiles", ["policy.method=expert_iteration", "policy.imitates=expert_like"]
+    )
+    raw = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), inverse)
+    stage = SimpleNamespace(
+        params=validate(raw, "params.yaml"), iteration=1, prev=0, seed=1, scratch=Path("scratch"), read=lambda *_: None
+    )
+    kept, figures, _ = updates.expert_iteration(stage, [], SimpleNamespace(renderer=None, model=None))
+    assert [episode.game_id for episode in kept] == ["game/1", "game/3"]
+    assert (figures["episodes"], figures["imitated"]) == (4, 2)
+
+
 @pytest.mark.parametrize(
     ("train", "trainer"),
     [
-        (lambda stage: updates.rft(stage, [], SimpleNamespace(renderer=None, model=None)), (updates, "train_rft")),
+        (lambda stage: updates.rft(stage, [WON], SimpleNamespace(renderer=None, model=None)), (updates, "train_sft")),
         (lambda stage: updates.grpo(stage, [], SimpleNamespace()), (updates, "train_policy_gradient")),
         (lambda stage: prm._labelled(stage, SimpleNamespace(renderer=None)), (prm, "train_prm")),
         (lambda stage: prm._inverse(stage, SimpleNamespace(renderer=None)), (prm, "train_inverse")),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from agentprm_core.improve.rft import train_rft
+from agentprm_core.improve import rft
+from agentprm_core.improve.rft import successes
 from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row, train_sft
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.packing import pack
@@ -89,16 +90,20 @@ def test_bad_settings_say_what_is_allowed(change, message):
         dataclasses.replace(SETTINGS, **change)
 
 
-def test_rft_imitates_each_distinct_success_once(renderer, tmp_path):
+def test_each_distinct_success_is_imitated_once():
     won, lost = text_world.play(0, 0, skill=1.0), text_world.play(1, 0, skill=0.0)
     again = dataclasses.replace(won, index=5, seed=9)
     assert won.won
     assert not lost.won
-    model = text_world.small_model(renderer)
-    _, metrics = train_rft([won, lost, again], renderer, model, SETTINGS, tmp_path)
-    assert (metrics["episodes"], metrics["successes"], metrics["rows"]) == (3, 1, 1)
-
-
-def test_rft_without_a_success_is_an_error(renderer, tmp_path):
+    assert successes([won, lost, again]) == [won]
     with pytest.raises(ValueError, match="none of the 1 episodes was won: nothing to imitate"):
-        train_rft([text_world.play(1, 0, skill=0.0)], renderer, text_world.small_model(renderer), SETTINGS, tmp_path)
+        successes([lost])
+
+
+def test_nothing_that_ends_as_demonstrations_do(renderer, monkeypatch):
+    ends = iter([[np.array([0.1])], [np.array([0.9])]])
+    monkeypatch.setattr(rft, "score_episodes", lambda *_: next(ends))
+    with pytest.raises(
+        ValueError, match=r"none of the 1 episodes ends as demonstrations do \(a score of 0.9, the highest is 0.1"
+    ):
+        rft.expert_like([text_world.play(1, 0, skill=0.0)], [text_world.play(0, 0, skill=1.0)], None, renderer, 64)
