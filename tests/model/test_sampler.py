@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from agentprm_core.policy import slot_attention
+from agentprm_core.policy.models import new_model
 from agentprm_core.policy.runner import CachedModel, Extension, slots_within
 from agentprm_core.policy.sampler import Sampler, uniforms
 from agentprm_core.policy.trie import Unspeakable
@@ -197,6 +199,31 @@ def test_ragged_extensions_and_branches_read_as_plain_sequences():
     assert runner.cache.lengths[slots[0]] == 5, "branches are forgotten"
     again = runner.extend([Extension(slots[0], [9])])
     torch.testing.assert_close(again[0], hidden_states(model, [*texts[0], 4, 4, 9])[-1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("folded", [0, slot_attention.FOLDED, 1000])
+def test_heads_that_share_keys_read_as_in_the_plain_model(kv_heads, folded, monkeypatch):
+    """Few queries and many, one after another and in branches, read at their ends and throughout."""
+    monkeypatch.setattr(slot_attention, "FOLDED", folded)
+    model = new_model(toy.tokenizer(), width=32, layers=2, heads=4, kv_heads=kv_heads, context=64, seed=0)
+    rng = np.random.default_rng(0)
+    runner = CachedModel(model.eval(), slots=5, context=64, branch_room=64)
+    texts = [rng.integers(5, 20, size=n).tolist() for n in (1, 4, 12, 12, 30)]
+    slots = [runner.cache.open() for _ in texts]
+    read = runner.extend([Extension(s, t) for s, t in zip(slots, texts)])
+    for row, text in zip(read, texts):
+        torch.testing.assert_close(row, hidden_states(model, text)[-1], atol=1e-4, rtol=1e-4)
+    branches = [rng.integers(5, 20, size=n).tolist() for n in (2, 5, 1, 4)]
+    few = [Extension(s, [6], 1, branches[:1], throughout=True) for s in slots[:2]]
+    many = [Extension(s, [6, 7], 1, branches, throughout=True) for s in slots[2:]]
+    rows = iter(runner.extend([*few, *many]))
+    for text, extension in zip(texts, [*few, *many]):
+        history = [*text, *extension.tokens]
+        torch.testing.assert_close(next(rows), hidden_states(model, history)[-1], atol=1e-4, rtol=1e-4)
+        for branch in extension.branches:
+            for there in hidden_states(model, history + branch)[len(history) :]:
+                torch.testing.assert_close(next(rows), there, atol=1e-4, rtol=1e-4)
 
 
 def test_copies_of_a_slot_are_independent():
