@@ -5,7 +5,7 @@
 inverse=$(python -m tasks.profile inverse) || exit
 dpo=$(python -m tasks.profile online_dpo) || exit
 equal="-S rollout.games=450 -S rollout.episodes_per_game=8 -S rollout.branch.train_states=0 -S rollout.branch.random_states=0"
-equal="$equal -S policy.imitation=0 -S prm.require_ranking=false"
+equal="$equal -S policy.imitation=0 -S prm.require_ranking=false -S evaluate.decoding=[greedy,sample]"
 promise="-S label.credit=gae -S prm.loss=promise_progress"
 sh recipes/experiment signals-agentprm-a $equal $dpo evaluate@1
 sh recipes/experiment signals-agentprm-b $equal $dpo $promise evaluate@1

@@ -77,11 +77,29 @@ def play_games(
         if world is None:
             raise ValueError("lookahead needs a world model")
         return _ahead(policy, prm, world, starts(games, 1, seed), way)
-    begun = starts(games, way.n if way.method == "best_trajectory" else 1, seed)
-    played = _played(_sampler(policy, way), prm, begun, way)
     if way.method == "best_trajectory":
-        played = _best(played, prm)
+        return best_of_each_game(play_trajectories(policy, games, way, seed), prm)
+    played = _played(_sampler(policy, way), prm, starts(games, 1, seed), way)
     return sorted(played, key=lambda episode: episode.game_id)
+
+
+def play_trajectories(policy: Policy, games: Sequence[Game], way: Way, seed: int) -> list[Episode]:
+    """``way.n`` episodes of every game, which ``best_trajectory`` chooses among: the same whatever PRM does."""
+    return _stepped(_sampler(policy, way), starts(games, way.n, seed), way)
+
+
+def best_of_each_game(played: Sequence[Episode], prm: Policy) -> list[Episode]:
+    """Of each game the episode whose last action scores best, at the cost of all; sorted by id."""
+    played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
+    scored = score_episodes(prm.model, prm.renderer, played, _SCORING_TOKENS)
+    cost: dict[str, Cost] = {}
+    steps: Counter[str] = Counter()
+    for episode in played:
+        steps[episode.game_id] += episode.length
+        read = Cost(prm_read=len(prm.renderer.episode(episode.turns).input_ids))
+        cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
+    best = best_trajectories(played, [q_T[-1] for q_T in scored])
+    return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]
 
 
 def way_of_rollouts(stage: Stage, policy: Policy, **how: object) -> Way:
@@ -197,17 +215,3 @@ def _ahead(policy: Policy, prm: Policy, world: Policy, begun: list[Start], way: 
     played = list(play(player, begun, **_worlds(way)))
     spent = [replace(e, extra={**e.extra, "world_steps": e.length, "saved": player.saved}) for e in played]
     return sorted(spent, key=lambda episode: episode.game_id)
-
-
-def _best(played: list[Episode], prm: Policy) -> list[Episode]:
-    """Of each game the episode whose last action scores best, at the cost of all."""
-    played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
-    scored = score_episodes(prm.model, prm.renderer, played, _SCORING_TOKENS)
-    cost: dict[str, Cost] = {}
-    steps: Counter[str] = Counter()
-    for episode in played:
-        steps[episode.game_id] += episode.length
-        read = Cost(prm_read=len(prm.renderer.episode(episode.turns).input_ids))
-        cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
-    best = best_trajectories(played, [q_T[-1] for q_T in scored])
-    return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]

@@ -21,9 +21,9 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,11 +32,11 @@ from agentprm_core.datasets import write_table
 from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
 from agentprm_core.policy.models import Policy
 from agentprm_core.search.efficiency import efficiency
-from agentprm_core.types import Game
+from agentprm_core.types import Episode, Game
 from tasks.compute import load_player, quiet
 from tasks.evaluate import find_games, playing_arguments, way_from
 from tasks.kept import kept
-from tasks.playing import Way, outcomes_digest, play_games, play_headroom
+from tasks.playing import Way, best_of_each_game, outcomes_digest, play_games, play_headroom, play_trajectories
 from tasks.reports import aligned
 from tasks.stage import EXPECTED, write_json
 
@@ -82,14 +82,16 @@ def measure(
     seed: int,
     folder: Path,
 ) -> pa.Table:
-    """Outcomes of all cells. One that ``folder`` has from before is read, not played."""
+    """Outcomes of all cells. One that ``folder`` has from before is read, not played; trajectories are played once
+    for all PRMs, whose cells of a size come one after another."""
     tables = []
+    trajectories = lru_cache(maxsize=1)(lambda way: play_trajectories(policy, games, way, seed))
     for number, cell in enumerate(cells, 1):
         prm, began = prms.get(cell.prm), time.perf_counter()
         digest = outcomes_digest(policy, prm, games, cell.way, seed, cell.plays)
         path = folder / f"{cell.prm}-{cell.way.name}-{digest}.parquet"
         old = path.exists()
-        tables.append(kept(path, OUTCOMES, partial(_played, cell, policy, prm, games, split, seed)))
+        tables.append(kept(path, OUTCOMES, partial(_played, cell, policy, prm, games, split, seed, trajectories)))
         name = f"[{number}/{len(cells)}] {cell.way.name} {cell.prm}"
         _say(name, tables[-1], None if old else time.perf_counter() - began)
     return pa.concat_tables(tables)
@@ -186,9 +188,19 @@ def run(arguments: argparse.Namespace) -> None:
     print(text(rows, compared), flush=True)
 
 
-def _played(cell: Cell, policy: Policy, prm: Policy | None, games: Sequence[Game], split: str, seed: int) -> pa.Table:
+def _played(
+    cell: Cell,
+    policy: Policy,
+    prm: Policy | None,
+    games: Sequence[Game],
+    split: str,
+    seed: int,
+    trajectories: Callable[[Way], Sequence[Episode]],
+) -> pa.Table:
     if cell.plays:
         episodes = play_headroom(policy, games, cell.way, seed, cell.plays)
+    elif cell.way.method == "best_trajectory":
+        episodes = best_of_each_game(trajectories(cell.way), prm)
     else:
         episodes = play_games(policy, prm, games, cell.way, seed)
     return outcomes_table(
