@@ -7,9 +7,8 @@ pass a gate, later ones are drawn from the policy as it changes.
 
 from __future__ import annotations
 
-from agentprm_core.datasets import episodes_from_table, read_table, whole, write_table
+from agentprm_core.datasets import whole, write_table
 from agentprm_core.policy.models import load_policy, save_policy
-from agentprm_core.types import EPISODES
 from tasks import layout
 from tasks.compute import use
 from tasks.lineage import parents
@@ -23,11 +22,10 @@ def work(stage: Stage) -> None:
     """Improve the policy."""
     use(stage.params.compute)
     i, method = stage.iteration, stage.params.policy.method
-    stage.read(layout.rollouts(i), layout.prm(i), layout.policy(stage.prev))
-    episodes = list(episodes_from_table(read_table(layout.episodes(i), EPISODES)))
+    stage.read(layout.prm(i), layout.policy(stage.prev))
     policy = load_policy(layout.policy(stage.prev), device=stage.params.compute.device)
     shown = trusted(stage, policy) if method == "online_dpo" else {}
-    model, figures, pairs = UPDATES[method](stage, episodes, policy)
+    model, figures, pairs = UPDATES[method](stage, policy)
     curve = figures.pop("curve")
     with whole(layout.policy(i)) as folder:
         digest = save_policy(model, policy.tokenizer, folder)

@@ -1,6 +1,6 @@
 """The ways from π_{i−1} to π_i that ``policy.method`` names, behind one signature.
 
-Each takes the stage, the rollouts and the policy, trains it in place and returns what a trainer returns.
+Each takes the stage and the policy, trains it in place and returns what a trainer returns.
 ``expert_iteration`` and ``online_dpo`` follow the PRM, the one through the search of the stage before, the other by its
 preferences; ``rft``, ``grpo`` and ``gigpo`` are their rivals, which read outcomes alone.
 """
@@ -38,8 +38,9 @@ Updated = tuple[PreTrainedModel, dict, pa.Table]
 """The model, the trainer's figures, and rows of PAIRS (none where the method makes none)."""
 
 
-def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+def online_dpo(stage: Stage, policy: Policy) -> Updated:
     """Preferences of the PRM among the policy's own actions. The pairs it begins with pass a gate first."""
+    episodes = rollouts(stage)
     if stage.params.compute.processes > 1:
         print(f"{stage.name}: online_dpo draws actions as it trains: one process, no shards", flush=True)
     prm = load_player(layout.prm(stage.iteration), stage.params.compute, "prm")
@@ -53,13 +54,13 @@ def online_dpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Upd
     return model, {**figures, "first": first, **judged(watching)}, pairs
 
 
-def expert_iteration(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+def expert_iteration(stage: Stage, policy: Policy) -> Updated:
     """Imitation of what the search won: the policy's own play with the PRM choosing (:mod:`tasks.search`). Or of what
     ends in it as demonstrations do (``policy.imitates: expert_like``), by the PRM alone."""
     stage.read(layout.searched(stage.iteration))
     searched = list(episodes_from_table(read_table(layout.searched(stage.iteration), EPISODES)))
     if stage.params.policy.imitates == "won":
-        return rft(stage, searched, policy)
+        return _imitation(stage, searched, successes(searched), policy)
     stage.read(layout.DEMOS)
     demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
     prm = load_player(layout.prm(stage.iteration), stage.params.compute, "prm")
@@ -68,8 +69,9 @@ def expert_iteration(stage: Stage, episodes: Sequence[Episode], policy: Policy) 
     return _imitation(stage, searched, alike, policy)
 
 
-def rft(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+def rft(stage: Stage, policy: Policy) -> Updated:
     """Imitation of its own successes."""
+    episodes = rollouts(stage)
     return _imitation(stage, episodes, successes(episodes), policy)
 
 
@@ -87,29 +89,34 @@ def _imitation(stage: Stage, offered: Sequence[Episode], kept: Sequence[Episode]
     return model, figures | counts, PAIRS.empty_table()
 
 
-def grpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+def grpo(stage: Stage, policy: Policy) -> Updated:
     """Every turn by the advantage of its trajectory."""
-    return _gradient(stage, episodes, policy, grpo_advantages)
+    return _gradient(stage, policy, grpo_advantages)
 
 
-def gigpo(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> Updated:
+def gigpo(stage: Stage, policy: Policy) -> Updated:
     """The trajectory's advantage, and that of the turn among those in the same state."""
     section, label = stage.params.policy, stage.params.label
     return _gradient(
         stage,
-        episodes,
         policy,
         lambda turns: gigpo_advantages(turns, gamma=label.gamma, omega=section.omega, key=label.key),
     )
 
 
-UPDATES: dict[str, Callable[[Stage, Sequence[Episode], Policy], Updated]] = {
+UPDATES: dict[str, Callable[[Stage, Policy], Updated]] = {
     "expert_iteration": expert_iteration,
     "online_dpo": online_dpo,
     "rft": rft,
     "grpo": grpo,
     "gigpo": gigpo,
 }
+
+
+def rollouts(stage: Stage) -> list[Episode]:
+    """What π_{i−1} played."""
+    stage.read(layout.rollouts(stage.iteration))
+    return list(episodes_from_table(read_table(layout.episodes(stage.iteration), EPISODES)))
 
 
 def dpo_settings(stage: Stage) -> DpoSettings:
@@ -137,15 +144,15 @@ def anchor(stage: Stage) -> PreTrainedModel | None:
     return load_policy(layout.policy(0)).model  # on the CPU: only its weights are copied
 
 
-def replayed(stage: Stage, rollouts: int) -> list[Episode]:
-    """The demonstrations that an update visits beside ``rollouts`` episodes: ``policy.replay`` of all, or all there
+def replayed(stage: Stage, visited: int) -> list[Episode]:
+    """The demonstrations that an update visits beside ``visited`` episodes: ``policy.replay`` of all, or all there
     are."""
     share = stage.params.policy.replay
     if not share:
         return []
     stage.read(layout.DEMOS)
     demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
-    wanted = round(rollouts * share / (1 - share))
+    wanted = round(visited * share / (1 - share))
     return random.Random(stage.seed).sample(demos, min(wanted, len(demos)))
 
 
@@ -169,10 +176,8 @@ def first_pairs(
     return pa.table(columns, schema=PAIRS), counts
 
 
-def _gradient(
-    stage: Stage, episodes: Sequence[Episode], policy: Policy, advantages: Callable[[Turns], np.ndarray]
-) -> Updated:
-    section = stage.params.policy
+def _gradient(stage: Stage, policy: Policy, advantages: Callable[[Turns], np.ndarray]) -> Updated:
+    section, episodes = stage.params.policy, rollouts(stage)
     turns = read_turns(layout.episodes(stage.iteration))
     by_episode = np.split(advantages(turns), turns.starts_E[1:])
     settings = GradientSettings(

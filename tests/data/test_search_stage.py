@@ -1,7 +1,6 @@
 """The stage ``search`` and the update that imitates it: what is played, kept over a kill, and learnt from."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -101,7 +100,6 @@ def test_expert_iteration_imitates_what_the_search_won(stage, tmp_path, monkeypa
     trainer = {"learning_rate": 0.1, "batch_tokens": 64, "seed": 1}
     monkeypatch.setattr(updates, "training_settings", lambda *_: trainer)
     monkeypatch.setattr(updates, "train_sft", lambda kept, *_: (list(kept), {}))
-    rollouts = [replace(episodes[0], game_id="rolled")]
-    kept, figures, pairs = updates.expert_iteration(stage, rollouts, SimpleNamespace(renderer=None, model=None))
+    kept, figures, pairs = updates.expert_iteration(stage, SimpleNamespace(renderer=None, model=None))
     assert [episode.game_id for episode in kept] == ["game/0", "game/2"]
     assert (figures["episodes"], figures["imitated"], pairs.num_rows) == (3, 2, 0)

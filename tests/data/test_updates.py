@@ -69,7 +69,7 @@ def test_what_ends_as_demonstrations_do_is_imitated_whatever_its_outcome(checkpo
     stage = SimpleNamespace(
         params=validate(raw, "params.yaml"), iteration=1, prev=0, seed=1, scratch=Path("scratch"), read=lambda *_: None
     )
-    kept, figures, _ = updates.expert_iteration(stage, [], SimpleNamespace(renderer=None, model=None))
+    kept, figures, _ = updates.expert_iteration(stage, SimpleNamespace(renderer=None, model=None))
     assert [episode.game_id for episode in kept] == ["game/1", "game/3"]
     assert (figures["episodes"], figures["imitated"]) == (4, 2)
 
@@ -77,8 +77,8 @@ def test_what_ends_as_demonstrations_do_is_imitated_whatever_its_outcome(checkpo
 @pytest.mark.parametrize(
     ("train", "trainer"),
     [
-        (lambda stage: updates.rft(stage, [WON], SimpleNamespace(renderer=None, model=None)), (updates, "train_sft")),
-        (lambda stage: updates.grpo(stage, [], SimpleNamespace()), (updates, "train_policy_gradient")),
+        (lambda stage: updates.rft(stage, SimpleNamespace(renderer=None, model=None)), (updates, "train_sft")),
+        (lambda stage: updates.grpo(stage, SimpleNamespace()), (updates, "train_policy_gradient")),
         (lambda stage: prm._labelled(stage, SimpleNamespace(renderer=None)), (prm, "train_prm")),
         (lambda stage: prm._inverse(stage, SimpleNamespace(renderer=None)), (prm, "train_inverse")),
     ],
@@ -98,6 +98,7 @@ def test_training_is_shared_by_the_processes_asked_for(train, trainer, monkeypat
         params=validate(raw, "params.yaml"), iteration=1, prev=0, seed=1, scratch=Path("scratch"), read=lambda *_: None
     )
     monkeypatch.setattr(*trainer, asked)
+    monkeypatch.setattr(updates, "rollouts", lambda _: [WON])
     monkeypatch.setattr(updates, "read_turns", lambda _: SimpleNamespace(starts_E=[0]))
     monkeypatch.setattr(updates, "grpo_advantages", lambda _: torch.zeros(1).numpy())
     monkeypatch.setattr(prm, "start", lambda *_: None)
