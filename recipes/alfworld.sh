@@ -13,7 +13,7 @@ machine="-S compute.device=${DEVICE:-cpu} -S compute.precision=${PRECISION:-floa
 if [ "${DEVICE:-cpu}" = cuda ]; then
   machine="$machine -S compute.cache_mb=16384 -S rollout.slots=1024 -S evaluate.slots=1024"
 fi
-longer() { # NAME POLICY:PRM…: each with 50 actions
+longer() { # NAME POLICY:PRM…: each with 50 actions, searched under the PRM of its own rollouts where there is one
   name=$1
   shift
   mkdir -p data/curves && : >"data/curves/$name-50.jsonl" || return

@@ -21,7 +21,7 @@ from agentprm_core.policy.models import Policy
 from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node
 
 
-class Decision(NamedTuple):
+class Decision(NamedTuple):  # a search makes tens of thousands, and a frozen dataclass is slower to make
     """An action for one state."""
 
     action: str

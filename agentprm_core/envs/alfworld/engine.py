@@ -122,6 +122,7 @@ class FastWorld:
 
 
 _PARTS = attrgetter(*FastWorld.__slots__)
+"""All parts of a world in one call: beams clone thousands."""
 _FLUENTS = {
     "inreceptacle": lambda world, o, r: o in world.contents[r],
     "objectatlocation": lambda world, o, place: o in world.present[place],
