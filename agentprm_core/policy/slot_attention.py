@@ -1,19 +1,18 @@
 """Attention of packed tokens over a cache of slots: which keys each query sees, in buckets of like slots.
 
 Slots differ in how many new tokens they bring and in how much they hold. Padding all to the largest would double the
-work, a call for each would drown in overhead. So the slots come sorted by both, those with equally many queries share
-a bucket up to :data:`BUCKET` of them, and a bucket's keys are read up to its longest slot.
+work, a call for each would drown in overhead. So the slots come sorted by both, neighbours share a bucket up to
+:data:`BUCKET` of them while at most :data:`PADDING` of its queries would be padding, and a bucket's keys are read up to
+its longest slot.
 
-Shapes: ``N`` packed tokens, ``B`` slots of a bucket, ``Q`` queries of each, ``L`` its longest slot, ``H`` query heads,
-``K`` key-value heads, ``D`` head size.
+Shapes: ``N`` packed tokens, ``B`` slots of a bucket, ``Q`` queries of the one that has most, ``L`` its longest slot,
+``H`` query heads, ``K`` key-value heads, ``D`` head size.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -23,6 +22,8 @@ from agentprm_core.policy.cache import KeyValueCache
 
 BUCKET = 32
 """Slots a bucket at most: more would read further past the end of the short ones, and out of a core's own cache."""
+PADDING = 0.25
+"""The share of a bucket's queries that may be padding."""
 FOLDED = 8
 """Queries of a slot up to which those that share a key-value head are one block of the CPU's kernel; more are blocks
 enough by themselves."""
@@ -32,8 +33,13 @@ enough by themselves."""
 class Bucket:
     begin: int
     """The number of its first slot among those of the call."""
-    first: int
-    """The bucket's queries are B · Q neighbours from here."""
+    tokens: slice
+    """Of its queries, among the packed tokens."""
+    padded: torch.Tensor | None
+    """[B · Q] number of each query among ``tokens``, those of a slot at its end; a slot with fewer has its first one
+    again before them. None where all have equally many."""
+    real: torch.Tensor | None
+    """[queries of ``tokens``] where each is in ``padded``."""
     slots_B: torch.Tensor
     queries: int
     length: int
@@ -64,19 +70,22 @@ def attend(plan: Plan, layer: int, query_NHD: torch.Tensor, scaling: float) -> t
     for bucket in plan.buckets:
         keys, values = plan.cache.read(layer, bucket.slots_B, bucket.length)
         size, kv_heads = keys.shape[:2]
-        here = slice(bucket.first, bucket.first + size * bucket.queries)
+        query = query_NHD[bucket.tokens]
+        if bucket.padded is not None:
+            query = query.index_select(0, bucket.padded)
         # keys and values are never repeated for the query heads that share them
         if bucket.folded:
-            query = query_NHD[here].view(size, bucket.queries, kv_heads, -1, width).transpose(1, 2)
+            query = query.view(size, bucket.queries, kv_heads, -1, width).transpose(1, 2)
             query = query.reshape(size, kv_heads, -1, width)
             seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=bucket.mask, scale=scaling)
             seen = seen.view(size, kv_heads, bucket.queries, -1, width).transpose(1, 2)
         else:
-            query = query_NHD[here].view(size, bucket.queries, heads, width).transpose(1, 2)
+            query = query.view(size, bucket.queries, heads, width).transpose(1, 2)
             seen = F.scaled_dot_product_attention(
                 query, keys, values, attn_mask=bucket.mask, scale=scaling, enable_gqa=True
             ).transpose(1, 2)
-        out_NHD[here] = seen.reshape(-1, heads, width)
+        seen = seen.reshape(-1, heads, width)
+        out_NHD[bucket.tokens] = seen if bucket.real is None else seen.index_select(0, bucket.real)
     return out_NHD
 
 
@@ -105,28 +114,33 @@ class Queries:
     def buckets(self, groups: int, past: torch.Tensor, wider: Sequence[Bucket] = ()) -> tuple[Bucket, ...]:
         """``groups``: query heads a key-value head; ``past``: :func:`past_masks` of as many rows as a slot has;
         ``wider``: buckets of the same slots, of which these are the last queries, so their masks may be cut out."""
-        edges = [0, *(np.flatnonzero(np.diff(self.count)) + 1).tolist(), len(self.count)]
-        parts = [(a, min(a + BUCKET, end)) for start, end in pairwise(edges) for a in range(start, end, BUCKET)]
-        begins = [bucket.begin for bucket in wider]
-        around = (wider[bisect_right(begins, a) - 1] if wider else None for a, _ in parts)
-        return tuple(self._bucket(a, b, groups, past, wide) for (a, b), wide in zip(parts, around))
+        spans = [(bucket.begin, bucket.begin + len(bucket.slots_B)) for bucket in wider] or _spans(self.count.tolist())
+        around = wider or (None,) * len(spans)
+        return tuple(self._bucket(a, b, groups, past, wide) for (a, b), wide in zip(spans, around))
 
     def _bucket(self, begin: int, end: int, groups: int, past: torch.Tensor, wide: Bucket | None) -> Bucket:
-        first, count = int(self.first[begin]), int(self.count[begin])
-        here = slice(first, first + count * (end - begin))
-        rows, length = self.rows[here], int(self.rows[here].max()) + 1
-        if wide is not None and end <= wide.begin + len(wide.slots_B):
-            slots, folded = slice(begin - wide.begin, end - wide.begin), wide.folded or count == 1
-            masks = count * groups if wide.folded and count > 1 else count
-            return Bucket(
-                begin, first, wide.slots_B[slots], count, length, folded, wide.mask[slots, :, -masks:, :length]
-            )
-        folded = count <= FOLDED or past.device.type != "cpu"  # other devices' kernels with masks repeat the keys
-        if folded and count > 1:
+        count, first = self.count[begin:end], self.first[begin:end]
+        tokens = slice(int(first[0]), int(first[-1] + count[-1]))
+        queries, chosen, padded, real = int(count.max()), tokens, None, None
+        if len(count) * queries > tokens.stop - tokens.start:
+            before_B1 = (queries - count)[:, None]
+            within_BQ = np.arange(queries) - before_B1
+            numbers = (np.maximum(within_BQ, 0) + (first - first[0])[:, None]).ravel()
+            chosen = numbers + tokens.start
+            padded, real = (torch.from_numpy(x).to(past.device) for x in (numbers, np.flatnonzero(within_BQ >= 0)))
+        rows = self.rows[chosen]
+        length = int(rows.max()) + 1
+        if wide is not None:
+            folded = wide.folded or queries == 1
+            masks = queries * groups if wide.folded and queries > 1 else queries
+            mask = wide.mask[:, :, -masks:, :length]
+            return Bucket(begin, tokens, padded, real, wide.slots_B, queries, length, folded, mask)
+        folded = queries <= FOLDED or past.device.type != "cpu"  # other devices' kernels with masks repeat the keys
+        if folded and queries > 1:
             rows = rows.repeat(groups)
         mask = past[:, :length].index_select(0, torch.from_numpy(rows).to(past.device))
         if self.branched:  # what lies between the history and a branch's start belongs to other branches
-            start, history = self.start[here], self.history[here]
+            start, history = self.start[chosen], self.history[chosen]
             new = np.concatenate(([True], (start[1:] != start[:-1]) | (history[1:] != history[:-1])))
             start_P, history_P = start[new, None], history[new, None]  # the same for all tokens of a piece
             low, high = int(history_P.min()), int(start_P.max())
@@ -136,8 +150,22 @@ class Queries:
             by_query = mask.view(len(start), -1, length)[:, :, low:high]
             # 0 there so far, and adding is faster than filling
             by_query += torch.from_numpy(hidden_P).to(past).index_select(0, piece)[:, None]
-        slots = torch.from_numpy(self.slots[here][::count].copy()).to(past.device)
-        return Bucket(begin, first, slots, count, length, folded, mask.view(end - begin, 1, -1, length))
+        slots = torch.from_numpy(self.slots[first]).to(past.device)
+        mask = mask.view(end - begin, 1, -1, length)
+        return Bucket(begin, tokens, padded, real, slots, queries, length, folded, mask)
+
+
+def _spans(counts: list[int]) -> list[tuple[int, int]]:
+    """Slots with so many queries in neighbours that share a bucket."""
+    spans, begin, most, held = [], 0, 0, 0
+    for number, count in enumerate(counts):
+        wider = max(most, count)
+        size = number - begin + 1
+        if size > 1 and (size > BUCKET or held + count < (1 - PADDING) * wider * size):
+            spans.append((begin, number))
+            begin, wider, held = number, count, 0
+        most, held = wider, held + count
+    return [*spans, (begin, len(counts))]
 
 
 def past_masks(rows: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentprm_core.policy import slot_attention
 from agentprm_core.policy.models import new_model
@@ -203,9 +205,12 @@ def test_ragged_extensions_and_branches_read_as_plain_sequences():
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("folded", [0, slot_attention.FOLDED, 1000])
-def test_heads_that_share_keys_read_as_in_the_plain_model(kv_heads, folded, monkeypatch):
-    """Few queries and many, one after another and in branches, read at their ends and throughout."""
+@pytest.mark.parametrize("padding", [0.0, 1.0])
+def test_heads_that_share_keys_read_as_in_the_plain_model(kv_heads, folded, padding, monkeypatch):
+    """Few queries and many, in buckets of their own and in one, one after another and in branches, read at their ends
+    and throughout."""
     monkeypatch.setattr(slot_attention, "FOLDED", folded)
+    monkeypatch.setattr(slot_attention, "PADDING", padding)
     model = new_model(toy.tokenizer(), width=32, layers=2, heads=4, kv_heads=kv_heads, context=64, seed=0)
     rng = np.random.default_rng(0)
     runner = CachedModel(model.eval(), slots=5, context=64, branch_room=64)
@@ -224,6 +229,23 @@ def test_heads_that_share_keys_read_as_in_the_plain_model(kv_heads, folded, monk
         for branch in extension.branches:
             for there in hidden_states(model, history + branch)[len(history) :]:
                 torch.testing.assert_close(next(rows), there, atol=1e-4, rtol=1e-4)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=200))
+def test_slots_share_a_bucket_while_little_of_it_is_padding(counts):
+    spans = slot_attention._spans(counts)
+    assert [number for span in spans for number in range(*span)] == list(range(len(counts)))
+    for number, (begin, end) in enumerate(spans):
+        assert end - begin <= slot_attention.BUCKET
+        assert _padding(counts[begin:end]) <= slot_attention.PADDING
+        if number:
+            before = counts[spans[number - 1][0] : begin + 1]
+            assert len(before) > slot_attention.BUCKET or _padding(before) > slot_attention.PADDING
+
+
+def _padding(counts: list[int]) -> float:
+    """The share of it in a bucket of slots with so many queries."""
+    return 1 - sum(counts) / (len(counts) * max(counts))
 
 
 def test_copies_of_a_slot_are_independent():
