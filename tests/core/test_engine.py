@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentprm_core.envs import Observation, UnsupportedGame
+from agentprm_core.envs.alfworld.commands import commands_everywhere, commands_here
 from agentprm_core.envs.alfworld.engine import FastWorld
 from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.types import Game
@@ -167,6 +168,16 @@ def test_replaying_the_commands_gives_the_same_key(choices: list[int], household
     assert again.state_key() == world.state_key()
     assert again.step("look") == world.step("look")
     assert "Nothing happens." not in said
+
+
+@given(choices=CHOICES, household=st.sampled_from(HOUSEHOLDS))
+@settings(max_examples=60, deadline=None)
+def test_commands_found_before_are_those_of_the_state(choices: list[int], household: Game) -> None:
+    world = FastWorld()
+    shown = world.reset(household)
+    for choice in choices:
+        shown = world.step(shown.admissible[choice % len(shown.admissible)])
+        assert shown.admissible == tuple(sorted(commands_here(world, commands_everywhere(world.game))))
 
 
 @given(choices=CHOICES, household=st.sampled_from(HOUSEHOLDS))

@@ -25,6 +25,13 @@ def commands_everywhere(game: CompiledGame) -> Commands:
     }
 
 
+def on_what(world: FastWorld) -> tuple:
+    """All of a game's state that :func:`commands_here` reads."""
+    place, contents = world.location, world.contents
+    here = [contents[r] for r in world.game.receptacles_at[place]]
+    return place, world.held, world.opened, world.present[place], *here
+
+
 def commands_here(world: FastWorld, everywhere: Commands) -> Commands:
     """All that is admissible now: ``everywhere`` and what the place, the hands and the contents allow."""
     game = world.game

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+from functools import lru_cache
 from operator import attrgetter
 from typing import Self
 
 from agentprm_core.envs.alfworld.actions import CHANGES, REARRANGING
-from agentprm_core.envs.alfworld.commands import commands_everywhere, commands_here
+from agentprm_core.envs.alfworld.commands import Commands, commands_everywhere, commands_here, on_what
 from agentprm_core.envs.alfworld.compile import compiled_game
 from agentprm_core.envs.alfworld.compiled import CompiledGame
 from agentprm_core.envs.alfworld.goal import satisfied
@@ -35,7 +36,7 @@ class FastWorld:
     __slots__ = (
         *("game", "location", "held", "contents", "present", "taken"),
         *("opened", "clean", "hot", "cool", "toggled", "sliced"),
-        *("_everywhere", "_deciding", "_commands", "_admissible", "_won"),
+        *("_everywhere", "_deciding", "_found", "_commands", "_admissible", "_won"),
     )
 
     def reset(self, game: Game | CompiledGame) -> Observation:
@@ -46,6 +47,7 @@ class FastWorld:
         compiled = game if isinstance(game, CompiledGame) else compiled_game(game)
         self.game = compiled
         self._everywhere = commands_everywhere(compiled)
+        self._found: dict[tuple, tuple[Commands, tuple[str, ...]]] = {}  # the clones' too
         self._deciding = frozenset(act for act, changed in CHANGES.items() if changed & set(compiled.goal_reads))
         self.location = compiled.start_location
         self.held = None
@@ -87,11 +89,8 @@ class FastWorld:
 
         Covers every fact that a precondition, a text or the goal reads. What was looked at is not among them.
         """
-        state = (
-            *(self.location, self.held, self.contents, self.present, self.taken),
-            *(self.opened, self.clean, self.hot, self.cool, self.toggled, self.sliced),
-        )
-        content = marshal.dumps(state, 2)  # ints, None and tuples only: format 2 writes them the same everywhere
+        rest = self.location, self.held, self.opened, self.clean, self.hot, self.cool, self.toggled, self.sliced
+        content = _arrangement(self.contents, self.present, self.taken) + marshal.dumps(rest, 2)
         return hashlib.blake2b(content, digest_size=16, key=self.game.digest.encode()).hexdigest()
 
     def facts(self) -> list[str]:
@@ -117,8 +116,18 @@ class FastWorld:
         return _FLUENTS[predicate](self, *numbers)
 
     def _look_for_commands(self) -> None:
-        self._commands = commands_here(self, self._everywhere)
-        self._admissible = tuple(sorted(self._commands))
+        depends = on_what(self)
+        found = self._found.get(depends)
+        if found is None:  # places are come back to, and clones have been there before
+            commands = commands_here(self, self._everywhere)
+            found = self._found[depends] = commands, tuple(sorted(commands))
+        self._commands, self._admissible = found
+
+
+@lru_cache(maxsize=10_000)  # most actions leave it as it is
+def _arrangement(*parts: tuple) -> bytes:
+    """What lies where, written: ints and tuples only, which format 2 writes the same everywhere."""
+    return marshal.dumps(parts, 2)
 
 
 _PARTS = attrgetter(*FastWorld.__slots__)
