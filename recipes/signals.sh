@@ -1,7 +1,6 @@
 # Five training signals from the same first policy and the same rollouts, one update each, nothing imitated beside, and the default
 # update by the two AgentPRMs: imitation of what their search wins in further games. Eight episodes
 # a game, since GRPO learns from their differences; no branched states, which one of the five alone could learn from.
-# Last, as many episodes of as many games, one each: what do other games teach that the same ones again do not?
 # Read: data/metrics/evaluate-1.json of each.
 inverse=$(python -m tasks.profile inverse) || exit
 dpo=$(python -m tasks.profile online_dpo) || exit
@@ -16,4 +15,3 @@ sh recipes/experiment signals-inverse $equal $inverse evaluate@1
 for method in grpo gigpo; do
   sh recipes/experiment "signals-$method" $equal $dpo -S policy.method=$method evaluate@1
 done
-sh recipes/experiment signals-search-a-games $equal -S rollout.games=3600 -S rollout.episodes_per_game=1 evaluate@1

@@ -100,12 +100,10 @@ def test_a_recipe_asks_for_experiments_that_can_be(recipe, device, tmp_path):
 def test_signals_learn_from_the_same_episodes_in_groups(tmp_path):
     assert run(project(tmp_path), "sh", "-eu", ROOT / "recipes/signals.sh") == 0
     asked = {name: params for name, (params, _) in experiments(tmp_path).items()}
-    more_games = asked.pop("signals-search-a-games").rollout
     assert len(asked) == 7
     groups = asked["signals-grpo"].rollout
     assert {params.rollout.model_dump_json() for params in asked.values()} == {groups.model_dump_json()}
     assert (groups.games, groups.episodes_per_game) == (450, 8)
-    assert more_games.games * more_games.episodes_per_game == groups.games * groups.episodes_per_game
 
 
 @pytest.mark.parametrize("recipe", ["alfworld", "experts", "signals"])
