@@ -167,10 +167,11 @@ class _Pack:
         count_P, position_P = np.array([len(piece) for piece in pieces]), np.array(position_P)
         if not count_P.all():
             raise ValueError("a branch without a token")
-        slot_E = np.array([extensions[number].slot for number in order])
+        slots = [extensions[number].slot for number in order]
+        slot_E, length_E = np.array(slots), np.array([cache.lengths[slot] for slot in slots])
         total_E, reads_E = np.array(totals)[order], np.array(reads)[order]
         first_E, first_P = np.cumsum(total_E) - total_E, np.cumsum(count_P) - count_P
-        row_P = first_P + np.repeat(np.array([cache.lengths[slot] for slot in slot_E]) - first_E, pieces_E)
+        row_P = first_P + np.repeat(length_E - first_E, pieces_E)
         _check_room(np.repeat(slot_E, pieces_E), position_P + count_P, row_P + count_P, cache, context)
         within = np.arange(total_E.sum()) - np.repeat(first_P, count_P)
         queries = Queries(
@@ -184,7 +185,7 @@ class _Pack:
         )
         read = np.flatnonzero(within >= np.repeat(count_P - read_P, count_P))
         return cls(
-            np.array(list(chain.from_iterable(pieces))),
+            np.fromiter(chain.from_iterable(pieces), np.int64, int(total_E.sum())),
             queries.history + within,
             queries,
             read,
