@@ -1,9 +1,10 @@
 """Where an action goes from a draw to the next: constrained to the admissible commands, or free.
 
-Both walk the trie of the admissible commands. Constrained decoding draws from its tokens only, and reads tokens that
-have no alternative without drawing them. Free decoding draws from the whole vocabulary and uses the trie to guess:
-tokens that must follow in an admissible command are read along with the one before, then drawn all the same, and the
-first that was drawn otherwise ends the guess. What is said does not change by it, only the number of model calls.
+Both walk the trie of the admissible commands, and guess: tokens that may well follow are read along with the one
+before, what is drawn otherwise ends the guess, and what is said does not change by it, only the number of model calls.
+Constrained decoding draws from the trie's tokens only, reads tokens that have no alternative without drawing them, and
+guesses the token under which most commands lie (``go``). Free decoding draws from the whole vocabulary, and guesses
+what must follow in an admissible command.
 
 Several samples of one state are drawn from the same logits and part only where they differ.
 """
@@ -40,13 +41,18 @@ class Line:
     keep: int
     feed: tuple[int, ...]
     end: Node | Leaf | None
-    """Where ``feed`` leads in the trie; None off it."""
+    """Where ``feed`` leads in the trie, what :class:`Constrained` guesses of it left out; None off it."""
     samples: tuple[int, ...]
     log_prob: float
     depth: int
     """Draws before these."""
-    guessed: int = 0
-    """How many of the last tokens of ``feed`` are guesses: drawn as well, one after the other."""
+    places: tuple[int, ...] = (0,)
+    """Where is drawn: after all but so many of the last tokens of ``feed``. What follows the first is guessed."""
+
+    @property
+    def guessed(self) -> int:
+        """How many of the last tokens of ``feed`` are guesses."""
+        return self.places[0]
 
 
 @dataclass(slots=True)
@@ -72,23 +78,31 @@ class Constrained:
         root = self._tries.speakable(admissible).root
         if isinstance(root.end, Leaf):
             return Decision(root.end.command, "", 0.0, samples)
-        return Line(0, root.forced, root.end, tuple(range(samples)), 0.0, 0)
+        return _guessing(0, root.forced, root.end, tuple(range(samples)), 0.0, 0)
 
-    def allowed(self, line: Line) -> np.ndarray:
-        """The tokens to draw from; draws are indices into them."""
-        return line.end.index
+    def allowed(self, line: Line) -> list[np.ndarray]:
+        """The tokens to draw from at each of its places; draws are indices into them."""
+        if not line.guessed:
+            return [line.end.index]
+        _, edge = line.end.likely
+        return [line.end.index, edge.end.index]
 
     def advance(self, line: Line, path: Sequence[int], draws: Iterator[tuple[int, float]]) -> Progress:
-        """``draws`` are (index, log-probability) of each sample; ``path`` is what the cache holds of the action."""
+        """``draws`` are (index, log-probability) of each sample at the first place, then of each at the guess;
+        ``path`` is what the cache holds of the action."""
         progress = Progress()
-        for pick, members, log_prob in _groups(line.samples, draws):
-            token = line.end.tokens[pick]
-            edge, total = line.end.edge(token), line.log_prob + log_prob
-            if isinstance(edge.end, Leaf):
-                progress.decisions.append(Decision(edge.end.command, "", total, len(members)))
-            else:
-                feed = (token, *edge.forced)
-                progress.lines.append(Line(len(path), feed, edge.end, members, total, line.depth + 1))
+        if not line.guessed:
+            _go_on(progress, line.end, len(path), _groups(line.samples, draws), line.log_prob, line.depth)
+            return progress
+        guess, edge = line.end.likely
+        others, agreed = [], []
+        for group in _groups(line.samples, draws):
+            (agreed if line.end.tokens[group[0]] == guess else others).append(group)
+        beyond = dict(zip(line.samples, draws))
+        _go_on(progress, line.end, len(path) - line.guessed, others, line.log_prob, line.depth)
+        for _, members, log_prob in agreed:  # last: lines are walked from the last on, and the cache holds the guess
+            drew = _groups(members, iter([beyond[sample] for sample in members]))
+            _go_on(progress, edge.end, len(path), drew, line.log_prob + log_prob, line.depth + 1)
         return progress
 
 
@@ -147,11 +161,36 @@ class Free:
         whole = edge.forced[:-1] if isinstance(edge.end, Leaf) else edge.forced
         guess = whole[: self._most - keep - len(drawn) - 1]
         end = edge.end if len(guess) == len(whole) else None
-        return Line(keep, (*drawn, *guess), end, samples, log_prob, depth, len(guess))
+        return Line(keep, (*drawn, *guess), end, samples, log_prob, depth, tuple(range(len(guess), -1, -1)))
 
 
-def _groups(samples: Sequence[int], draws: Iterator[tuple[int, float]]) -> list[tuple[int, tuple[int, ...], float]]:
-    """(what was drawn, the samples that drew it, its log-probability), in order of first appearance."""
+Group = tuple[int, tuple[int, ...], float]
+"""What was drawn, the samples that drew it, and its log-probability."""
+
+
+def _go_on(progress: Progress, node: Node, keep: int, groups: Sequence[Group], log_prob: float, depth: int) -> None:
+    """What comes of draws at ``node``, which are indices of its tokens, after ``keep`` tokens of the action."""
+    for pick, members, log_prob_of_pick in groups:
+        token = node.tokens[pick]
+        edge, total = node.edge(token), log_prob + log_prob_of_pick
+        if isinstance(edge.end, Leaf):
+            progress.decisions.append(Decision(edge.end.command, "", total, len(members)))
+        else:
+            progress.lines.append(_guessing(keep, (token, *edge.forced), edge.end, members, total, depth + 1))
+
+
+def _guessing(
+    keep: int, feed: tuple[int, ...], node: Node, samples: tuple[int, ...], log_prob: float, depth: int
+) -> Line:
+    """The line that reads ``feed``, which leads to ``node``, and what is likely to follow."""
+    if node.likely is None:
+        return Line(keep, feed, node, samples, log_prob, depth)
+    token, edge = node.likely
+    return Line(keep, (*feed, token, *edge.forced), node, samples, log_prob, depth, (1 + len(edge.forced), 0))
+
+
+def _groups(samples: Sequence[int], draws: Iterator[tuple[int, float]]) -> list[Group]:
+    """In order of first appearance."""
     members: dict[tuple[int, float], list[int]] = {}  # samples that drew alike have the same log-probability
     for sample, draw in zip(samples, draws):
         if draw in members:

@@ -12,7 +12,7 @@ tokenizer's own chat template, the admissible commands listed, the reply as ``RE
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -71,13 +71,8 @@ class Renderer:
     _encode: object = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        tokenizer = self.tokenizer
-
-        @lru_cache(maxsize=200_000)  # worlds say the same few thousand sentences over and over
-        def encode(text: str) -> tuple[int, ...]:
-            return tuple(tokenizer.encode(text, add_special_tokens=False))
-
-        object.__setattr__(self, "_encode", encode)
+        # worlds say the same few thousand sentences over and over
+        object.__setattr__(self, "_encode", lru_cache(maxsize=200_000)(_encoder(self.tokenizer)))
 
     @property
     def stop_token(self) -> int:
@@ -148,6 +143,21 @@ class Renderer:
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode([t for t in tokens if t != self.stop_token], skip_special_tokens=True).strip()
+
+
+def _encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, ...]]:
+    """Text → its tokens, with no marks around them."""
+    if not tokenizer.is_fast:
+        return lambda text: tuple(tokenizer.encode(text, add_special_tokens=False))
+    backend = tokenizer.backend_tokenizer
+
+    def encode(text: str) -> tuple[int, ...]:
+        # what ``tokenizer.encode`` does, in a fifth of its time for a command
+        backend.no_truncation()
+        backend.no_padding()
+        return tuple(backend.encode(text, add_special_tokens=False).ids)
+
+    return encode
 
 
 def chat_message(observation: str, first: bool, admissible: Sequence[str], steering: bool = False) -> str:

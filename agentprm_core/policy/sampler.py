@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 import torch
@@ -149,10 +150,13 @@ class Sampler:
             for state, line in zip(batch, lines)
         ]
         runner = self._talks.runner
-        picks, log_probs = self._draw(runner.head(runner.extend(extensions)), batch, lines)
+        hidden = runner.extend(extensions)
+        if len(hidden) > sum(len(line.places) for line in lines):
+            hidden = hidden[_drawn(lines).to(hidden.device)]
+        picks, log_probs = self._draw(runner.head(hidden), batch, lines)
         end = 0
         for state, line in zip(batch, lines):
-            here = slice(end, end := end + (line.guessed + 1) * len(line.samples))
+            here = slice(end, end := end + len(line.places) * len(line.samples))
             progress = self._decoding.advance(line, state.talk.path, zip(picks[here], log_probs[here]))
             state.lines += progress.lines
             state.decisions += progress.decisions
@@ -165,10 +169,10 @@ class Sampler:
     def _draw(self, logits: torch.Tensor, batch: list[_Seat], lines: list[Line]) -> tuple[list[int], list[float]]:
         """The index drawn among what is allowed, and its log-probability, for every line, place read and sample."""
         if self.constrained:
-            logits = allowed_logits([self._decoding.allowed(line) for line in lines], logits)
+            logits = allowed_logits(list(chain.from_iterable(map(self._decoding.allowed, lines))), logits)
         places, samples, counts = [], [], []
         for state, line in zip(batch, lines):
-            for depth in range(line.depth, line.depth + line.guessed + 1):
+            for depth in range(line.depth, line.depth + len(line.places)):
                 places.append((state.seed, state.turn, depth))
                 samples += line.samples
                 counts.append(len(line.samples))
@@ -185,6 +189,12 @@ class Sampler:
     def _spend(self, state: _Seat, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
             state.generated += decision.count * self._tokens_of(decision.action, decision.reason)
+
+
+def _drawn(lines: Sequence[Line]) -> torch.Tensor:
+    """Of the places read, which are a line's guess and the token before it, the numbers of those where is drawn."""
+    ends = accumulate(line.guessed + 1 for line in lines)
+    return torch.tensor([end - 1 - back for end, line in zip(ends, lines) for back in line.places])
 
 
 def uniforms(keys: Sequence[tuple[int, ...]] | np.ndarray) -> np.ndarray:

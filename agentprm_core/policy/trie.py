@@ -23,6 +23,7 @@ TRIES = 20_000
 
 Spelling = tuple[tuple[int, ...], str]
 """A command's tokens, its stop token last, and the command."""
+_TOKENS = itemgetter(0)
 
 
 class Unspeakable(DataError):
@@ -47,7 +48,7 @@ class Edge:
 class Node:
     """A decision between at least two tokens."""
 
-    __slots__ = ("_column", "_depth", "_edges", "_spelt", "index", "tokens")
+    __slots__ = ("_column", "_depth", "_edges", "_likely", "_spelt", "index", "tokens")
 
     def __init__(self, spelt: Sequence[Spelling], depth: int) -> None:
         self._spelt, self._depth = spelt, depth
@@ -57,6 +58,7 @@ class Node:
         """The tokens that may come next, ascending."""
         self.index = np.array(self.tokens)
         """The same as an array."""
+        self._likely: tuple[int, Edge] | bool | None = False  # not looked for yet
 
     def edge(self, token: int) -> Edge:
         """What follows ``token``, itself not included."""
@@ -64,6 +66,16 @@ class Node:
             these = slice(bisect_left(self._column, token), bisect_right(self._column, token))
             self._edges[token] = _edge(self._spelt[these], self._depth + 1)
         return self._edges[token]
+
+    @property
+    def likely(self) -> tuple[int, Edge] | None:
+        """The token under which more than half of the commands lie, and what follows it, if a decision does."""
+        if self._likely is False:
+            token = self._column[len(self._column) // 2]  # of a sorted column more than half of which is alike
+            many = bisect_right(self._column, token) - bisect_left(self._column, token)
+            edge = self.edge(token) if 2 * many > len(self._column) else None
+            self._likely = (token, edge) if edge and isinstance(edge.end, Node) else None
+        return self._likely
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +102,8 @@ class CommandTries:
         return trie
 
     def _build(self, commands: tuple[str, ...]) -> Trie | None:
-        spelt = [spelling for command in commands if (spelling := self._spell(command)) is not None]
-        return Trie(build_trie(spelt), max(len(tokens) for tokens, _ in spelt) - 1) if spelt else None
+        spelt = list(filter(None, map(self._spell, commands)))
+        return Trie(build_trie(spelt), max(map(len, map(_TOKENS, spelt))) - 1) if spelt else None
 
     def _spelling(self, command: str) -> Spelling | None:
         tokens = self._renderer.action_text(command)
@@ -102,7 +114,7 @@ class CommandTries:
 
 def build_trie(spelt: Sequence[Spelling]) -> Edge:
     """The trie of these commands (at least one); the root is an edge. Of two with the same tokens the first counts."""
-    return _edge(sorted(spelt, key=itemgetter(0)), 0)
+    return _edge(sorted(spelt, key=_TOKENS), 0)
 
 
 def _edge(spelt: Sequence[Spelling], start: int) -> Edge:

@@ -62,10 +62,10 @@ def decode(decoding, commands, samples, draw):
     while lines:
         line: Line = lines.pop()
         path, calls = [*path[: line.keep], *line.feed], calls + 1
-        allowed = decoding.allowed(line)
+        allowed = decoding.allowed(line) or [None] * len(line.places)
         draws = [
-            (draw(sample, line.depth + guess, allowed), 0.5)
-            for guess in range(line.guessed + 1)
+            (draw(sample, line.depth + place, tokens), 0.5)
+            for place, tokens in enumerate(allowed)
             for sample in line.samples
         ]
         progress = decoding.advance(line, path, iter(draws))
