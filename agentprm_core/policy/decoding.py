@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -80,12 +81,12 @@ class Constrained:
             return Decision(root.end.command, "", 0.0, samples)
         return _guessing(0, root.forced, root.end, tuple(range(samples)), 0.0, 0)
 
-    def allowed(self, line: Line) -> list[np.ndarray]:
+    def allowed(self, line: Line) -> list[tuple[int, ...]]:
         """The tokens to draw from at each of its places; draws are indices into them."""
         if not line.guessed:
-            return [line.end.index]
+            return [line.end.tokens]
         _, edge = line.end.likely
-        return [line.end.index, edge.end.index]
+        return [line.end.tokens, edge.end.tokens]
 
     def advance(self, line: Line, path: Sequence[int], draws: Iterator[tuple[int, float]]) -> Progress:
         """``draws`` are (index, log-probability) of each sample at the first place, then of each at the guess;
@@ -191,6 +192,9 @@ def _guessing(
 
 def _groups(samples: Sequence[int], draws: Iterator[tuple[int, float]]) -> list[Group]:
     """In order of first appearance."""
+    if len(samples) == 1:
+        pick, log_prob = next(draws)
+        return [(pick, tuple(samples), log_prob)]
     members: dict[tuple[int, float], list[int]] = {}  # samples that drew alike have the same log-probability
     for sample, draw in zip(samples, draws):
         if draw in members:
@@ -204,11 +208,11 @@ def _follow(end: Node | Leaf | None, token: int) -> Edge | None:
     return end.edge(token) if isinstance(end, Node) and token in end.tokens else None
 
 
-def allowed_logits(tokens: Sequence[Sequence[int] | np.ndarray], logits_RV: torch.Tensor) -> torch.Tensor:
+def allowed_logits(tokens: Sequence[Sequence[int]], logits_RV: torch.Tensor) -> torch.Tensor:
     """The logits of each row's allowed tokens [R, C], padded with −inf to the row that has most (C)."""
     counts = np.array([len(t) for t in tokens])
     present_RC = np.arange(counts.max()) < counts[:, None]
     index_RC = np.zeros(present_RC.shape, dtype=np.int64)
-    index_RC[present_RC] = np.concatenate(tokens)
+    index_RC[present_RC] = np.fromiter(chain.from_iterable(tokens), np.int64, int(counts.sum()))
     allowed_RC = logits_RV.gather(1, torch.from_numpy(index_RC).to(logits_RV.device))
     return allowed_RC.masked_fill_(torch.from_numpy(~present_RC).to(logits_RV.device), -torch.inf)

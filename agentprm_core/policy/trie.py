@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import itemgetter
 
-import numpy as np
-
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Policy
 
@@ -48,7 +46,7 @@ class Edge:
 class Node:
     """A decision between at least two tokens."""
 
-    __slots__ = ("_column", "_depth", "_edges", "_likely", "_spelt", "index", "tokens")
+    __slots__ = ("_column", "_depth", "_edges", "_likely", "_spelt", "tokens")
 
     def __init__(self, spelt: Sequence[Spelling], depth: int) -> None:
         self._spelt, self._depth = spelt, depth
@@ -56,8 +54,6 @@ class Node:
         self._edges: dict[int, Edge] = {}
         self.tokens = tuple(dict.fromkeys(self._column))
         """The tokens that may come next, ascending."""
-        self.index = np.array(self.tokens)
-        """The same as an array."""
         self._likely: tuple[int, Edge] | bool | None = False  # not looked for yet
 
     def edge(self, token: int) -> Edge:
