@@ -48,6 +48,13 @@ def test_numbers_never_seen_below_the_highest_have_tokens(words):
     assert words.tokenize("go to plate 13") == ["go to", words.unk_token]
 
 
+def test_texts_are_encoded_as_by_the_tokenizer_whatever_it_was_asked_for_last(words):
+    words([ROOM, ARRIVE], padding="max_length", truncation=True, max_length=3)
+    encoded = make_renderer(words).action_text(TAKE)
+    assert len(encoded) > 3
+    assert list(encoded) == words.encode(TAKE, add_special_tokens=False)
+
+
 def test_a_steering_prompt_is_in_the_first_message_and_nowhere_else(bytes_with_template):
     renderer = make_renderer(bytes_with_template)
     steered = renderer.steered()

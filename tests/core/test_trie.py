@@ -1,13 +1,14 @@
 """Tries and the two ways of decoding on them: nothing is lost, nothing is made up, and guessing changes nothing."""
 
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentprm_core.policy.decoding import Constrained, Decision, Free, Line
-from agentprm_core.policy.trie import Leaf, Unspeakable, build_trie
+from agentprm_core.policy.trie import Leaf, Node, Unspeakable, build_trie
 
 STOP, UNKNOWN = 0, 9
 commands = st.lists(st.text("abcd", min_size=1, max_size=5), min_size=1, max_size=12, unique=True).map(tuple)
@@ -89,6 +90,31 @@ def test_constrained_decoding_says_what_was_drawn(commands, samples, random):
     assert sum(d.count for d in decisions) == samples
     assert len({d.action for d in decisions}) == len(decisions)
     assert {d.action for d in decisions} <= set(commands)
+
+
+@given(commands, st.integers(1, 6), st.randoms(use_true_random=False))
+def test_guessing_what_is_likely_changes_nothing_but_the_calls(commands, samples, random):
+    drawn = {}
+
+    def draw(sample, depth, allowed):
+        return drawn.setdefault((sample, depth, tuple(allowed)), random.randrange(len(allowed)))
+
+    with_guesses, calls = decode(Constrained(POLICY), commands, samples, draw)
+    with patch.object(Node, "likely", None):
+        without, more_calls = decode(Constrained(POLICY), commands, samples, draw)
+    assert sorted(with_guesses) == sorted(without)
+    assert calls <= more_calls
+
+
+def test_most_commands_under_one_token_are_guessed_and_save_a_call():
+    def draws(word):
+        spelling = (*Letters().action_text(word), STOP)
+        return lambda sample, depth, allowed: allowed.index(spelling[depth]) if spelling[depth] in allowed else 0
+
+    commands = ("aa", "ab", "ac", "b")  # after ``a`` there is a decision left
+    assert decode(Constrained(POLICY), commands, 3, draws("ab")) == ([Decision("ab", "", 1.0, 3)], 1)
+    assert decode(Constrained(POLICY), commands, 3, draws("b")) == ([Decision("b", "", 0.5, 3)], 1)
+    assert decode(Constrained(POLICY), ("aa", "ab", "b", "c"), 1, draws("ab"))[1] == 2, "no more than half"
 
 
 @given(commands, st.integers(1, 6), st.integers(2, 7), st.randoms(use_true_random=False))
