@@ -16,13 +16,14 @@ Commands = dict[str, tuple[Callable[["FastWorld", int, int], str], int, int]]
 
 
 def commands_everywhere(game: CompiledGame) -> Commands:
-    """Commands that are admissible at any place, but for going where one is."""
-    commands: Commands = {f"go to {name}": (actions.go, r, 0) for r, name in enumerate(game.receptacles)}
-    return commands | {
+    """Commands that are admissible at any place, but for going where one is; sorted, which sorting them with a few
+    others at each place is spared then."""
+    commands: Commands = {f"go to {name}": (actions.go, r, 0) for r, name in enumerate(game.receptacles)} | {
         "help": (actions.say_help, 0, 0),
         "inventory": (actions.inventory, 0, 0),
         "look": (actions.look, 0, 0),
     }
+    return dict(sorted(commands.items()))
 
 
 def on_what(world: FastWorld) -> tuple:
