@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-from functools import lru_cache
 from operator import attrgetter
 from typing import Self
 
@@ -36,7 +35,7 @@ class FastWorld:
     __slots__ = (
         *("game", "location", "held", "contents", "present", "taken"),
         *("opened", "clean", "hot", "cool", "toggled", "sliced"),
-        *("_everywhere", "_deciding", "_found", "_commands", "_admissible", "_won"),
+        *("_everywhere", "_deciding", "_found", "_commands", "_admissible", "_won", "_written"),
     )
 
     def reset(self, game: Game | CompiledGame) -> Observation:
@@ -61,6 +60,7 @@ class FastWorld:
         self.toggled = compiled.start_toggled
         self.sliced = compiled.start_sliced
         self._won = satisfied(compiled.goal, self)
+        self._written = None, None, None, b""
         self._look_for_commands()
         return Observation(compiled.intro, self._admissible, self._won)
 
@@ -90,7 +90,7 @@ class FastWorld:
         Covers every fact that a precondition, a text or the goal reads. What was looked at is not among them.
         """
         rest = self.location, self.held, self.opened, self.clean, self.hot, self.cool, self.toggled, self.sliced
-        content = _arrangement(self.contents, self.present, self.taken) + marshal.dumps(rest, 2)
+        content = self._arrangement() + marshal.dumps(rest, 2)
         return hashlib.blake2b(content, digest_size=16, key=self.game.digest.encode()).hexdigest()
 
     def facts(self) -> list[str]:
@@ -115,6 +115,15 @@ class FastWorld:
         """Whether one ground fluent holds (:mod:`agentprm_core.envs.alfworld.goal` gives the numbers)."""
         return _FLUENTS[predicate](self, *numbers)
 
+    def _arrangement(self) -> bytes:
+        """What lies where, written: ints and tuples only, which format 2 of marshal writes the same everywhere."""
+        contents, present, taken, written = self._written
+        if not (contents is self.contents and present is self.present and taken is self.taken):  # most actions leave it
+            parts = self.contents, self.present, self.taken
+            written = marshal.dumps(parts, 2)
+            self._written = *parts, written
+        return written
+
     def _look_for_commands(self) -> None:
         depends = on_what(self)
         found = self._found.get(depends)
@@ -122,12 +131,6 @@ class FastWorld:
             commands = commands_here(self, self._everywhere)
             found = self._found[depends] = commands, tuple(sorted(commands))
         self._commands, self._admissible = found
-
-
-@lru_cache(maxsize=10_000)  # most actions leave it as it is
-def _arrangement(*parts: tuple) -> bytes:
-    """What lies where, written: ints and tuples only, which format 2 writes the same everywhere."""
-    return marshal.dumps(parts, 2)
 
 
 _PARTS = attrgetter(*FastWorld.__slots__)
