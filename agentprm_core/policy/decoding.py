@@ -3,7 +3,7 @@
 Both walk the trie of the admissible commands, and guess: tokens that may well follow are read along with the one
 before, what is drawn otherwise ends the guess, and what is said does not change by it, only the number of model calls.
 Constrained decoding draws from the trie's tokens only, reads tokens that have no alternative without drawing them, and
-guesses the token under which most commands lie (``go``). Free decoding draws from the whole vocabulary, and guesses
+guesses the token under which most commands lie (``go to``). Free decoding draws from the whole vocabulary, and guesses
 what must follow in an admissible command.
 
 Several samples of one state are drawn from the same logits and part only where they differ.

@@ -75,18 +75,21 @@ def decode(decoding, commands, samples, draw):
     return decisions, calls
 
 
+def at_random(random):
+    """Draws for :func:`decode`, the same ones whenever the same is asked."""
+    drawn = {}
+    return lambda sample, depth, allowed: drawn.setdefault(
+        (sample, depth, tuple(allowed)), random.randrange(len(allowed))
+    )
+
+
 def said(decisions):
     return sorted((d.action, d.count) for d in decisions)
 
 
 @given(commands, st.integers(1, 6), st.randoms(use_true_random=False))
 def test_constrained_decoding_says_what_was_drawn(commands, samples, random):
-    drawn = {}
-
-    def draw(sample, depth, allowed):
-        return drawn.setdefault((sample, depth, tuple(allowed)), random.randrange(len(allowed)))
-
-    decisions, _ = decode(Constrained(POLICY), commands, samples, draw)
+    decisions, _ = decode(Constrained(POLICY), commands, samples, at_random(random))
     assert sum(d.count for d in decisions) == samples
     assert len({d.action for d in decisions}) == len(decisions)
     assert {d.action for d in decisions} <= set(commands)
@@ -94,11 +97,7 @@ def test_constrained_decoding_says_what_was_drawn(commands, samples, random):
 
 @given(commands, st.integers(1, 6), st.randoms(use_true_random=False))
 def test_guessing_what_is_likely_changes_nothing_but_the_calls(commands, samples, random):
-    drawn = {}
-
-    def draw(sample, depth, allowed):
-        return drawn.setdefault((sample, depth, tuple(allowed)), random.randrange(len(allowed)))
-
+    draw = at_random(random)  # the same draws both times
     with_guesses, calls = decode(Constrained(POLICY), commands, samples, draw)
     with patch.object(Node, "likely", None):
         without, more_calls = decode(Constrained(POLICY), commands, samples, draw)
