@@ -33,6 +33,8 @@ from tasks.watching import judged, watch
 _PROBED = 256
 """Episodes whose states the written pairs are drawn at; demonstrations whose ends are scored."""
 _MOST_TIES = 0.99
+_MOST_OUT_OF_ACTIONS = 0.1
+"""Of the episodes that ran out of actions, the share that may end as demonstrations do before the log speaks of it."""
 
 Updated = tuple[PreTrainedModel, dict, pa.Table]
 """The model, the trainer's figures, and rows of PAIRS (none where the method makes none)."""
@@ -66,7 +68,26 @@ def expert_iteration(stage: Stage, policy: Policy) -> Updated:
     prm = load_player(layout.prm(stage.iteration), stage.params.compute, "prm")
     tokens = stage.params.policy.batch_tokens
     alike = expert_like(searched, demos[:: max(1, len(demos) // _PROBED)], prm.model, prm.renderer, tokens)
-    return _imitation(stage, searched, alike, policy)
+    known = knows_an_end(stage, searched, alike)
+    model, figures, pairs = _imitation(stage, searched, alike, policy)
+    return model, figures | known, pairs
+
+
+def knows_an_end(stage: Stage, searched: Sequence[Episode], alike: Sequence[Episode]) -> dict[str, int]:
+    """Episodes that ended because no action was left (``env.max_turns``), and how many of them are imitated: a PRM that
+    knows how an expert ends takes nearly none of them for its own. Outcomes are not read, and nothing is left out."""
+    out, out_alike = (
+        sum(episode.length - episode.start >= stage.params.env.max_turns for episode in some)
+        for some in (searched, alike)
+    )
+    if out_alike > _MOST_OUT_OF_ACTIONS * out:
+        print(
+            f"{stage.name}: {out_alike} of the {out} episodes that ran out of actions are imitated as ending like "
+            "demonstrations: this PRM hardly knows how an expert ends. More demonstrations (demos.games) may teach it; "
+            "policy.method online_dpo does without",
+            flush=True,
+        )
+    return {"out_of_actions": out, "out_of_actions_imitated": out_alike}
 
 
 def rft(stage: Stage, policy: Policy) -> Updated:

@@ -52,11 +52,12 @@ def test_so_many_demonstrations_are_visited_beside_the_rollouts(tmp_path, monkey
     assert len(found) == len(set(found)) == visited
 
 
-def test_what_ends_as_demonstrations_do_is_imitated_whatever_its_outcome(checkpoints, tmp_path, monkeypatch):
+def test_what_ends_as_demonstrations_do_is_imitated_whatever_its_outcome(checkpoints, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(checkpoints / "prm", layout.prm(1))
     demos = [replace(WON, game_id=f"demo/{n}") for n in range(20)]
     searched = [replace(WON, game_id=f"game/{n}", won=n == 3) for n in range(4)]
+    searched[1] = replace(searched[1], turns=WON.turns * 30)  # ran out of actions, and scores as an expert's end
     write_table(episodes_to_table(demos, iteration=0, method="expert", policy=""), layout.DEMOS)
     write_table(episodes_to_table(searched, iteration=1, method="beam", policy=""), layout.searched(1))
     ends = iter([[0.2, 0.7, 0.1, 0.6], np.linspace(0.45, 0.83, 20)])  # one demonstration in twenty is below 0.47
@@ -67,11 +68,25 @@ def test_what_ends_as_demonstrations_do_is_imitated_whatever_its_outcome(checkpo
     )
     raw = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), inverse)
     stage = SimpleNamespace(
-        params=validate(raw, "params.yaml"), iteration=1, prev=0, seed=1, scratch=Path("scratch"), read=lambda *_: None
-    )
+        name="policy@1", params=validate(raw, "params.yaml"), iteration=1, prev=0, seed=1, scratch=Path("scratch"),
+        read=lambda *_: None,
+    )  # fmt: skip
     kept, figures, _ = updates.expert_iteration(stage, SimpleNamespace(renderer=None, model=None))
     assert [episode.game_id for episode in kept] == ["game/1", "game/3"]
     assert (figures["episodes"], figures["imitated"]) == (4, 2)
+    assert (figures["out_of_actions"], figures["out_of_actions_imitated"]) == (1, 1)
+    assert "policy@1: 1 of the 1 episodes that ran out of actions are imitated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("imitated", "said"), [(1, False), (2, True)])
+def test_a_prm_that_does_not_know_an_end_is_spoken_of(imitated, said, capsys):
+    """Where more than a tenth of what ran out of actions is imitated; a replayed beginning is no action of its own."""
+    short = [replace(WON, turns=WON.turns * 35, start=6)]
+    long = [replace(WON, turns=WON.turns * 30)] * 10
+    stage = SimpleNamespace(name="policy@2", params=SimpleNamespace(env=SimpleNamespace(max_turns=30)))
+    found = updates.knows_an_end(stage, [*short, *long], [*short, *long[:imitated]])
+    assert found == {"out_of_actions": 10, "out_of_actions_imitated": imitated}
+    assert ("hardly knows how an expert ends" in capsys.readouterr().out) == said
 
 
 @pytest.mark.parametrize(
