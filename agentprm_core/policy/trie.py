@@ -8,10 +8,12 @@ passes two or three.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Policy
@@ -19,24 +21,25 @@ from agentprm_core.policy.models import Policy
 TRIES = 20_000
 """Tries kept: the same lists of commands come up again and again in the episodes of one game."""
 
-Spelling = tuple[tuple[int, ...], str]
-"""A command's tokens, its stop token last, and the command."""
-_TOKENS = itemgetter(0)
+Spelling = tuple[bytes, *tuple[int, ...], str]
+"""A command's tokens as bytes that sort as they do (a comparison of bytes costs a third of one of tuples), the tokens
+themselves, the stop token last of them, and the command."""
+_at = cache(itemgetter)
+_ORDER = _at(0)
+_FIRST = 1
 
 
 class Unspeakable(DataError):
     """No admissible command can be written with the policy's tokenizer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):  # a frozen dataclass takes three times as long to make, and each turn makes several
     """A whole command."""
 
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """Tokens with no choice between them, and what stands at their end."""
 
     forced: tuple[int, ...]
@@ -50,7 +53,7 @@ class Node:
 
     def __init__(self, spelt: Sequence[Spelling], depth: int) -> None:
         self._spelt, self._depth = spelt, depth
-        self._column = [tokens[depth] for tokens, _ in spelt]
+        self._column = list(map(_at(depth), spelt))
         self._edges: dict[int, Edge] = {}
         self.tokens = tuple(dict.fromkeys(self._column))
         """The tokens that may come next, ascending."""
@@ -74,11 +77,21 @@ class Node:
         return self._likely
 
 
-@dataclass(frozen=True, slots=True)
-class Trie:
+class Trie(NamedTuple):
     root: Edge
     longest: int
     """Tokens of the longest command, its stop token not counted."""
+
+
+class _Spellings(dict[str, Spelling | None]):
+    """Of commands there are few thousand: all are remembered, and found faster than by functools.cache."""
+
+    def __init__(self, spell: Callable[[str], Spelling | None]) -> None:
+        self._spell = spell
+
+    def __missing__(self, command: str) -> Spelling | None:
+        self[command] = found = self._spell(command)
+        return found
 
 
 class CommandTries:
@@ -86,7 +99,7 @@ class CommandTries:
 
     def __init__(self, policy: Policy) -> None:
         self._renderer, self._unknown = policy.renderer, policy.tokenizer.unk_token_id
-        self._spell = cache(self._spelling)  # of commands there are few thousand
+        self._spelt = _Spellings(self._spelling)
         self.find = lru_cache(maxsize=TRIES)(self._build)
         """commands → their trie without those that have a token for many words; None where none is left."""
 
@@ -98,27 +111,32 @@ class CommandTries:
         return trie
 
     def _build(self, commands: tuple[str, ...]) -> Trie | None:
-        spelt = list(filter(None, map(self._spell, commands)))
-        return Trie(build_trie(spelt), max(map(len, map(_TOKENS, spelt))) - 1) if spelt else None
+        spelt = list(filter(None, map(self._spelt.__getitem__, commands)))
+        return Trie(build_trie(spelt), max(map(len, spelt)) - 3) if spelt else None
 
     def _spelling(self, command: str) -> Spelling | None:
         tokens = self._renderer.action_text(command)
         if self._unknown is not None and self._unknown in tokens:
             return None
-        return (*tokens, self._renderer.stop_token), command
+        return spelling((*tokens, self._renderer.stop_token), command)
 
 
-def build_trie(spelt: Sequence[Spelling]) -> Edge:
+def spelling(tokens: Sequence[int], command: str) -> Spelling:
+    """``tokens`` end with the stop token."""
+    return np.array(tokens, ">u4").tobytes(), *tokens, command
+
+
+def build_trie(spelt: Iterable[Spelling]) -> Edge:
     """The trie of these commands (at least one); the root is an edge. Of two with the same tokens the first counts."""
-    return _edge(sorted(spelt, key=_TOKENS), 0)
+    return _edge(sorted(spelt, key=_ORDER), _FIRST)
 
 
 def _edge(spelt: Sequence[Spelling], start: int) -> Edge:
     """The edge that leads from position ``start`` of these commands, sorted, equal up to there."""
-    (first, command), (last, _) = spelt[0], spelt[-1]
-    depth = start
-    while depth < len(first) and first[depth] == last[depth]:  # then so have all that are sorted in between
+    first, last = spelt[0], spelt[-1]
+    depth, end = start, len(first) - 1
+    while depth < end and first[depth] == last[depth]:  # then so have all that are sorted in between
         depth += 1
-    if depth == len(first):
-        return Edge(first[start:], Leaf(command))
+    if depth == end:
+        return Edge(first[start:end], Leaf(first[end]))
     return Edge(first[start:depth], Node(spelt, depth))

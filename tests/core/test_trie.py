@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentprm_core.policy.decoding import Constrained, Decision, Free, Line
-from agentprm_core.policy.trie import Leaf, Node, Unspeakable, build_trie
+from agentprm_core.policy.trie import Leaf, Node, Unspeakable, build_trie, spelling
 
 STOP, UNKNOWN = 0, 9
 commands = st.lists(st.text("abcd", min_size=1, max_size=5), min_size=1, max_size=12, unique=True).map(tuple)
@@ -30,14 +30,14 @@ POLICY = SimpleNamespace(renderer=Letters(), tokenizer=SimpleNamespace(unk_token
 
 
 def spelt(commands):
-    return [((*Letters().action_text(command), STOP), command) for command in commands]
+    return [spelling((*Letters().action_text(command), STOP), command) for command in commands]
 
 
 def walk(edge, before=()):
-    """(tokens, command) of every way to a leaf; checks each node on the way."""
+    """The spelling of every way to a leaf; checks each node on the way."""
     path = (*before, *edge.forced)
     if isinstance(edge.end, Leaf):
-        return [(path, edge.end.command)]
+        return [spelling(path, edge.end.command)]
     assert len(edge.end.tokens) > 1
     assert list(edge.end.tokens) == sorted(set(edge.end.tokens))
     return [way for token in edge.end.tokens for way in walk(edge.end.edge(token), (*path, token))]
@@ -49,9 +49,9 @@ def test_the_ways_through_a_trie_are_its_commands(commands):
 
 
 def test_of_two_commands_with_one_spelling_the_first_counts():
-    edge = build_trie([((1, 2, STOP), "go to a cabinet"), ((1, 2, STOP), "go to the cabinet")])
+    edge = build_trie([spelling((1, 2, STOP), "go to the cabinet"), spelling((1, 2, STOP), "go to a cabinet")])
     assert edge.forced == (1, 2, STOP)
-    assert edge.end == Leaf("go to a cabinet")
+    assert edge.end == Leaf("go to the cabinet")
 
 
 def decode(decoding, commands, samples, draw):

@@ -35,7 +35,7 @@ class FastWorld:
     __slots__ = (
         *("game", "location", "held", "contents", "present", "taken"),
         *("opened", "clean", "hot", "cool", "toggled", "sliced"),
-        *("_everywhere", "_deciding", "_found", "_commands", "_admissible", "_won", "_written"),
+        *("_everywhere", "_deciding", "_found", "_commands", "_admissible", "_won", "_hashed"),
     )
 
     def reset(self, game: Game | CompiledGame) -> Observation:
@@ -60,7 +60,7 @@ class FastWorld:
         self.toggled = compiled.start_toggled
         self.sliced = compiled.start_sliced
         self._won = satisfied(compiled.goal, self)
-        self._written = None, None, None, b""
+        self._hashed = None, None, None, None
         self._look_for_commands()
         return Observation(compiled.intro, self._admissible, self._won)
 
@@ -90,8 +90,9 @@ class FastWorld:
         Covers every fact that a precondition, a text or the goal reads. What was looked at is not among them.
         """
         rest = self.location, self.held, self.opened, self.clean, self.hot, self.cool, self.toggled, self.sliced
-        content = self._arrangement() + marshal.dumps(rest, 2)
-        return hashlib.blake2b(content, digest_size=16, key=self.game.digest.encode()).hexdigest()
+        key = self._arrangement().copy()
+        key.update(marshal.dumps(rest, 2))
+        return key.hexdigest()
 
     def facts(self) -> list[str]:
         """The changing facts, as alfworld's hand-coded expert spells them: ``inreceptacle mug 1 cabinet 3``.
@@ -115,14 +116,15 @@ class FastWorld:
         """Whether one ground fluent holds (:mod:`agentprm_core.envs.alfworld.goal` gives the numbers)."""
         return _FLUENTS[predicate](self, *numbers)
 
-    def _arrangement(self) -> bytes:
-        """What lies where, written: ints and tuples only, which format 2 of marshal writes the same everywhere."""
-        contents, present, taken, written = self._written
+    def _arrangement(self) -> hashlib.blake2b:
+        """The hash of what lies where, to be copied and gone on with. Ints and tuples only, which format 2 of marshal
+        writes the same everywhere."""
+        contents, present, taken, hashed = self._hashed
         if not (contents is self.contents and present is self.present and taken is self.taken):  # most actions leave it
             parts = self.contents, self.present, self.taken
-            written = marshal.dumps(parts, 2)
-            self._written = *parts, written
-        return written
+            hashed = hashlib.blake2b(marshal.dumps(parts, 2), digest_size=16, key=self.game.digest.encode())
+            self._hashed = *parts, hashed
+        return hashed
 
     def _look_for_commands(self) -> None:
         depends = on_what(self)
