@@ -7,6 +7,7 @@ a list of turns with one outcome. Datasets hold one row a game, a turn or a pair
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -40,8 +41,7 @@ class Game:
     """``generated`` or ``published``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):  # as Observation: made at every turn, in half of a frozen dataclass's time
     """One decision. ``observation`` is what the policy saw *before* it acted."""
 
     observation: str

@@ -102,7 +102,7 @@ def side_by_side(
     if ours == theirs:
         return counts, None
     counts["mismatches"] += 1
-    return counts, Mismatch(game.id, done, asdict(ours), asdict(theirs))
+    return counts, Mismatch(game.id, done, ours._asdict(), theirs._asdict())
 
 
 def memoise_textworld() -> None:

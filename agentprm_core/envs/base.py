@@ -6,8 +6,7 @@ A world is a deterministic text game. It keeps one current state; ``reset`` and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
@@ -17,8 +16,7 @@ class UnsupportedGame(DataError):
     """A game that cannot be played here: truncated, in another dialect, outside the domain. Says which and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """What the world says after ``reset`` or ``step``."""
 
     text: str

@@ -69,7 +69,7 @@ def _written(tree: GrowingTree, renderer: Renderer, episodes: Sequence[Episode],
     turns = [list(episode.turns) for episode in episodes]
     for draft in drafts:
         reason = renderer.reason(draft.tokens[draft.question :])
-        turns[draft.row][draft.turn] = replace(turns[draft.row][draft.turn], reason=reason)
+        turns[draft.row][draft.turn] = turns[draft.row][draft.turn]._replace(reason=reason)
     return [replace(episode, turns=tuple(its_turns)) for episode, its_turns in zip(episodes, turns)]
 
 

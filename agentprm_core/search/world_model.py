@@ -173,7 +173,7 @@ def train_world_model(
 def with_end(episode: Episode, renderer: Renderer, context: int) -> Episode:
     """A won episode with the silence after it, where the context has room; another as it is. What is said to have been
     done then is never learnt."""
-    longer = replace(episode, turns=(*episode.turns, replace(episode.turns[-1], observation="")))
+    longer = replace(episode, turns=(*episode.turns, episode.turns[-1]._replace(observation="")))
     fits = len(renderer.episode(longer.turns).input_ids) <= context
     return longer if episode.won and fits else episode
 

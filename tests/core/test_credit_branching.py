@@ -153,7 +153,7 @@ def test_playing_on_by_the_rollout_loop(monkeypatch):
     play_from = play_from_player(Walker(), engine="corridor", max_turns=5)
     assert play_from([], [left, left, right], [2, 3, 4]) == [(True, 4), (False, 4), (True, 2)]
     reasoning, player = history_after("right", "left"), Walker()
-    reasoning = replace(reasoning, turns=tuple(replace(turn, reason="so") for turn in reasoning.turns))
+    reasoning = replace(reasoning, turns=tuple(turn._replace(reason="so") for turn in reasoning.turns))
     play_from_player(player, engine="corridor", max_turns=5)([], [reasoning], [2])
     assert player.told[:3] == [("right", "so"), ("left", "so"), ("right", "")]
     at_the_limit = play_from_player(Walker(), engine="corridor", max_turns=1)

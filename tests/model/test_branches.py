@@ -79,7 +79,7 @@ def test_every_action_is_played_as_often_as_asked(toy_engine):
 def test_a_branch_goes_on_from_the_conversation_of_its_episode(toy_engine):
     """Reasons of the turns before are told again; the action that is tried has none."""
     episode = max(episodes(toy_engine), key=lambda episode: episode.length)
-    turns = tuple(replace(turn, reason=f"because of {n}") for n, turn in enumerate(episode.turns))
+    turns = tuple(turn._replace(reason=f"because of {n}") for n, turn in enumerate(episode.turns))
     player, told = sampler(), []
     tell = player.tell
     player.tell = lambda seat, action, reason="": (told.append((action, reason)), tell(seat, action, reason))

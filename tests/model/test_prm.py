@@ -49,7 +49,7 @@ def labelled(games, each=1, skill=0.5, first_game=0):
 
 def plain_score(prm, renderer, turns, action):
     """The logit of one (state, action) as a row of its own."""
-    rendered = renderer.episode([*turns[:-1], dataclasses.replace(turns[-1], action=action)])
+    rendered = renderer.episode([*turns[:-1], turns[-1]._replace(action=action)])
     first, ids = rendered.action_starts[-1], torch.tensor([rendered.input_ids])
     out = prm(input_ids=ids, output_hidden_states=True)
     spoken = (out.hidden_states[-1] @ prm.get_input_embeddings().weight.T).log_softmax(-1)[0, first - 1 : -1]

@@ -26,7 +26,7 @@ def renderer():
 
 def plain_score(prm, renderer, turns, action):
     """The logit of one (state, action) as a row of its own."""
-    ids = renderer.episode([*turns[:-1], dataclasses.replace(turns[-1], action=action)]).input_ids
+    ids = renderer.episode([*turns[:-1], turns[-1]._replace(action=action)]).input_ids
     return prm(input_ids=torch.tensor([ids])).logits[0, -1, 0]
 
 

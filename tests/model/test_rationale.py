@@ -81,7 +81,7 @@ def test_reasons_are_those_of_plain_greedy_decoding(policy, batch_tokens):
     for episode, with_reason in zip(episodes(), found, strict=True):
         expected = ["" if t < episode.start else plain_reason(policy, episode, t, 6) for t in range(episode.length)]
         assert [turn.reason for turn in with_reason.turns] == expected
-        bare = tuple(dataclasses.replace(turn, reason="") for turn in with_reason.turns)
+        bare = tuple(turn._replace(reason="") for turn in with_reason.turns)
         assert dataclasses.replace(with_reason, turns=bare) == episode
     assert len({turn.reason for episode in found for turn in episode.turns}) > 2
 

@@ -166,7 +166,7 @@ def proposal(action):
 
 def test_repeats_are_in_the_same_state_of_the_world():
     episode = text_world.play(5, 0, skill=1.0)
-    there, back = (dataclasses.replace(episode.turns[0], action=a, state_key=k) for a, k in (("a", "1"), ("b", "2")))
+    there, back = (episode.turns[0]._replace(action=a, state_key=k) for a, k in (("a", "1"), ("b", "2")))
     walked = dataclasses.replace(episode, turns=(there, back, there))
     assert repeats(walked, Choice(2, (proposal("a"), proposal("b"), proposal("a"), proposal("c")), (0.0,) * 4)) == 0.5
     assert repeats(walked, Choice(1, (proposal("a"),), (0.0,))) == 0.0
