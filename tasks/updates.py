@@ -77,8 +77,7 @@ def knows_an_end(stage: Stage, searched: Sequence[Episode], alike: Sequence[Epis
     """Episodes that ended because no action was left (``env.max_turns``), and how many of them are imitated: a PRM that
     knows how an expert ends takes nearly none of them for its own. Outcomes are not read, and nothing is left out."""
     out, out_alike = (
-        sum(episode.length - episode.start >= stage.params.env.max_turns for episode in some)
-        for some in (searched, alike)
+        sum(episode.length >= stage.params.env.max_turns for episode in some) for some in (searched, alike)
     )
     if out_alike > _MOST_OUT_OF_ACTIONS * out:
         print(

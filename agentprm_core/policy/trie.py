@@ -24,9 +24,10 @@ TRIES = 20_000
 Spelling = tuple[bytes, *tuple[int, ...], str]
 """A command's tokens as bytes that sort as they do (a comparison of bytes costs a third of one of tuples), the tokens
 themselves, the stop token last of them, and the command."""
+_BESIDE = 3
+"""What a spelling has beside the command's own tokens."""
 _at = cache(itemgetter)
-_ORDER = _at(0)
-_FIRST = 1
+_ORDER, _FIRST = _at(0), 1
 
 
 class Unspeakable(DataError):
@@ -112,7 +113,7 @@ class CommandTries:
 
     def _build(self, commands: tuple[str, ...]) -> Trie | None:
         spelt = list(filter(None, map(self._spelt.__getitem__, commands)))
-        return Trie(build_trie(spelt), max(map(len, spelt)) - 3) if spelt else None
+        return Trie(build_trie(spelt), max(map(len, spelt)) - _BESIDE) if spelt else None
 
     def _spelling(self, command: str) -> Spelling | None:
         tokens = self._renderer.action_text(command)

@@ -80,9 +80,9 @@ def test_what_ends_as_demonstrations_do_is_imitated_whatever_its_outcome(checkpo
 
 @pytest.mark.parametrize(("imitated", "said"), [(1, False), (2, True)])
 def test_a_prm_that_does_not_know_an_end_is_spoken_of(imitated, said, capsys):
-    """Where more than a tenth of what ran out of actions is imitated; a replayed beginning is no action of its own."""
-    short = [replace(WON, turns=WON.turns * 35, start=6)]
-    long = [replace(WON, turns=WON.turns * 30)] * 10
+    """Where more than a tenth of what ran out of actions is imitated; replayed actions count, as where it is played."""
+    short = [replace(WON, turns=WON.turns * 29)]
+    long = [replace(WON, turns=WON.turns * 30, start=6)] * 10
     stage = SimpleNamespace(name="policy@2", params=SimpleNamespace(env=SimpleNamespace(max_turns=30)))
     found = updates.knows_an_end(stage, [*short, *long], [*short, *long[:imitated]])
     assert found == {"out_of_actions": 10, "out_of_actions_imitated": imitated}
