@@ -1,5 +1,5 @@
 # AgentPRM and InversePRM on the published games; policy 0 of each is fine-tuning on its demonstrations. InversePRM's policy
-# imitates its search without reading outcomes, or follows its preferences.
+# imitates its search without reading outcomes (alone, or beside as many demonstrations: replay), or follows its preferences.
 # ALFWORLD_DATA is the folder that alfworld-download filled; of its held-out games only valid_seen is asked for.
 # InversePRM has demonstrations of an expert that knows where things usually lie: it can become as good as its expert,
 # and the other one, who searches all places alike, is no better than what AgentPRM starts from.
@@ -28,4 +28,5 @@ sh recipes/experiment alfworld $games $machine && longer alfworld 0:1 1:2 2:3 3:
 expert="-S demos.knowledge=1.0 evaluate@0 evaluate@1 evaluate@2"
 search="-S policy.method=expert_iteration -S policy.imitates=expert_like -S policy.learning_rate=1.0e-3 -S policy.steps=840 -S policy.batch_tokens=2048"
 sh recipes/experiment alfworld-inverse-search $games $machine $inverse $search $expert && longer alfworld-inverse-search 0:1 1:2 2:2
+sh recipes/experiment alfworld-inverse-replay $games $machine $inverse $search -S policy.replay=0.5 $expert && longer alfworld-inverse-replay 0:1 1:2 2:2
 sh recipes/experiment alfworld-inverse-dpo $games $machine $inverse $expert && longer alfworld-inverse-dpo 0:1 1:2 2:2
