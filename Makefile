@@ -40,14 +40,14 @@ run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the t
 ifeq ($(PROFILE),default)
 	dvc repro
 else
-	overrides=$$(python -m tasks.profile $(PROFILE)) && eval "sh recipes/experiment $(firstword $(PROFILE)) $$overrides"
+	overrides=$$(python -m tasks.frame.profile $(PROFILE)) && eval "sh recipes/experiment $(firstword $(PROFILE)) $$overrides"
 endif
 	@python -m flows.summary
 
 smoke: $(INSTALLED)  ## The smoke profile, from nothing, in a clone of the last commit
 	rm -rf .scratch/smoke
 	git clone --quiet . .scratch/smoke
-	cd .scratch/smoke && python -m tasks.profile smoke --write && dvc repro && python -m flows.summary
+	cd .scratch/smoke && python -m tasks.frame.profile smoke --write && dvc repro && python -m flows.summary
 
 mlflow.db: | $(INSTALLED)
 	@python -c "import mlflow; mlflow.set_tracking_uri('sqlite:///mlflow.db'); mlflow.search_experiments()"

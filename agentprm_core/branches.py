@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from agentprm_core.policy.sampler import Sampler
-from agentprm_core.rollout import Start, episode_seed, play
+from agentprm_core.rollout import Start, play
+from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game
 
 BRANCHES = pa.schema(
@@ -24,7 +25,7 @@ BRANCHES = pa.schema(
         ("turn", pa.int32()),
         ("action", pa.string()),
         ("continuation", pa.int32()),
-        ("won", pa.bool_()),
+        ("reward", pa.float32()),
         ("length", pa.int32()),
     ]
 )
@@ -126,7 +127,7 @@ def play_branches(
     actions: Sequence[Sequence[str]],
     *,
     continuations: int,
-    engine: str,
+    world_name: str,
     max_turns: int,
     seed: int,
     progress: bool = False,
@@ -139,9 +140,9 @@ def play_branches(
             for continuation in range(continuations):
                 names.append((*point.name, action, continuation))
                 starts.append(_start(point, games, action, len(starts), episode_seed(seed, *names[-1])))
-    played = play(sampler, starts, engine=engine, max_turns=max_turns, progress=progress)
+    played = play(sampler, starts, world_name=world_name, max_turns=max_turns, progress=progress)
     ends = {episode.index: episode for episode in played}
-    rows = [(*name, ends[i].won, ends[i].length - name[2] - 1) for i, name in enumerate(names)]
+    rows = [(*name, ends[i].reward, ends[i].length - name[2] - 1) for i, name in enumerate(names)]
     return pa.table({field.name: [row[i] for row in rows] for i, field in enumerate(BRANCHES)}, schema=BRANCHES)
 
 

@@ -5,6 +5,7 @@ Bytes are deterministic: zstd at a fixed level, rows as given (callers sort), no
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -25,7 +26,7 @@ REPLAYED = "replayed"
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Write a file or folder aside and move it to ``path`` when the block ends well; leave no trace when it does not.
 
     The block gets a path that does not exist yet, on the same file system as ``path``.
@@ -43,7 +44,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 def write_table(table: pa.Table, path: Path) -> None:
     """One Parquet file, whole or not at all, the same bytes for the same table."""
-    with whole(path) as aside:
+    with atomic_write(path) as aside:
         pq.write_table(table, aside, compression="zstd", compression_level=3, store_schema=True)
 
 
@@ -80,7 +81,7 @@ def episodes_to_table(episodes: Iterable[Episode], *, iteration: int, method: st
             values = (
                 iteration, REPLAYED if t < episode.start else method, episode.game_id, episode.seed, episode.index, t,
                 turn.observation, turn.action, turn.reason, list(turn.admissible), turn.valid,
-                float(episode.won and t == last), t == last, turn.state_key, policy,
+                episode.reward if t == last else 0.0, episode.won and t == last, t == last, turn.state_key, policy,
             )  # fmt: skip
             for name, value in zip(EPISODES.names, values):
                 rows[name].append(value)
@@ -103,15 +104,21 @@ def _episode(game_id: str, index: int, rows: list[dict]) -> Episode:
         for r in rows
     )
     start = sum(row["method"] == REPLAYED for row in rows)
-    return Episode(game_id, index, rows[0]["seed"], turns, won=rows[-1]["reward"] > 0, start=start)
+    return Episode(game_id, index, rows[0]["seed"], turns, won=rows[-1]["won"], start=start, reward=rows[-1]["reward"])
 
 
 def games_to_table(games: Iterable[Game]) -> pa.Table:
     """Rows of :data:`GAMES`, sorted by id."""
     games = sorted(games, key=lambda game: game.id)
-    columns = ("id", "split", "task_type", "goal", "floor_plan", "problem", "source")
-    return pa.table({n: [getattr(g, c) for g in games] for n, c in zip(GAMES.names, columns)}, schema=GAMES)
+    columns = {name: [getattr(game, name) for game in games] for name in GAMES.names if name not in _NOT_AS_THEY_ARE}
+    columns["game_id"] = [game.id for game in games]
+    columns["attributes"] = [json.dumps(dict(game.attributes), sort_keys=True) for game in games]
+    return pa.table({name: columns[name] for name in GAMES.names}, schema=GAMES)
 
 
 def games_from_table(table: pa.Table) -> list[Game]:
-    return [Game(*row.values()) for row in table.select(GAMES.names).to_pylist()]
+    rows = table.select(GAMES.names).to_pylist()
+    return [Game(*[*row.values()][:-1], attributes=json.loads(row["attributes"])) for row in rows]
+
+
+_NOT_AS_THEY_ARE = ("game_id", "attributes")

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from agentprm_core.errors import DataError
-from agentprm_core.types import TASK_TYPES, Episode, Game
+from agentprm_core.types import Episode, Game
 
 OUTCOMES = pa.schema(
     [
@@ -26,8 +26,9 @@ OUTCOMES = pa.schema(
         ("constrained", pa.bool_()),
         ("seed", pa.int64()),
         ("game_id", pa.string()),
-        ("task_type", pa.string()),
+        ("kind", pa.string()),
         ("won", pa.bool_()),
+        ("reward", pa.float32()),
         ("actions", pa.int32()),
         ("inadmissible", pa.int32()),
         ("truncated", pa.bool_()),
@@ -47,7 +48,7 @@ OUTCOMES = pa.schema(
 TOKENS = ("generated", "policy_read", "prm_read")
 COMPUTE = (*TOKENS, "world_steps")
 
-KEY = ("iteration", "method", "split", "decoding", "constrained", "seed")
+ROW_KEY = ("iteration", "method", "split", "decoding", "constrained", "seed")
 """What one row of the iterations' table stands for."""
 
 
@@ -121,14 +122,15 @@ def outcomes_table(
 
     Raises ValueError unless each game was played once.
     """
-    task_type = {game.id: game.task_type for game in games}
+    kind = {game.id: game.kind for game in games}
     played = sorted(episodes, key=lambda episode: episode.game_id)
-    if [episode.game_id for episode in played] != sorted(task_type):
-        raise ValueError(f"{split}: {len(played)} episodes for {len(task_type)} games; each must be played once")
+    if [episode.game_id for episode in played] != sorted(kind):
+        raise ValueError(f"{split}: {len(played)} episodes for {len(kind)} games; each must be played once")
     columns = {
         "game_id": [e.game_id for e in played],
-        "task_type": [task_type[e.game_id] for e in played],
+        "kind": [kind[e.game_id] for e in played],
         "won": [e.won for e in played],
+        "reward": [e.reward for e in played],
         "actions": [e.length for e in played],
         "inadmissible": [sum(not turn.valid for turn in e.turns) for e in played],
         "truncated": [e.truncated for e in played],
@@ -145,18 +147,19 @@ def outcomes_table(
 
 
 def summary(outcomes: pa.Table) -> list[dict]:
-    """One row of the iterations' table for each way of playing: :data:`KEY`, then
+    """One row of the iterations' table for each way of playing: :data:`ROW_KEY`, then
 
-    ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_actions`` (lost games count their turn limit),
-    ``inadmissible`` (share of all actions), ``truncated`` (share of games), ``score``
-    (mean, or None), :data:`COMPUTE` (mean a game) and ``by_task_type`` ({type: {games, success}}).
+    ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_reward``,
+    ``mean_actions`` (lost games count their turn limit), ``inadmissible`` (share of all actions), ``truncated`` (share
+    of games), ``score`` (mean, or None), :data:`COMPUTE` (mean a game) and ``by_kind``
+    ({kind of task: {games, success}}).
 
-    Sorted by :data:`KEY`.
+    Sorted by :data:`ROW_KEY`.
     """
     groups: dict[tuple, list[dict]] = {}
     for row in outcomes.to_pylist():
-        groups.setdefault(tuple(row[name] for name in KEY), []).append(row)
-    return [dict(zip(KEY, key)) | _measure(groups[key]) for key in sorted(groups)]
+        groups.setdefault(tuple(row[name] for name in ROW_KEY), []).append(row)
+    return [dict(zip(ROW_KEY, key)) | _measure(groups[key]) for key in sorted(groups)]
 
 
 def _measure(rows: list[dict]) -> dict:
@@ -168,15 +171,16 @@ def _measure(rows: list[dict]) -> dict:
         "success": float(np.mean(won)),
         "ci_low": low,
         "ci_high": high,
+        "mean_reward": float(np.mean([row["reward"] for row in rows])),
         "mean_actions": actions / len(rows),
         "inadmissible": sum(row["inadmissible"] for row in rows) / actions,
         "truncated": float(np.mean([row["truncated"] for row in rows])),
         "score": None if rows[0]["score"] is None else float(np.mean([row["score"] for row in rows])),
         **{name: float(np.mean([row[name] for row in rows])) for name in COMPUTE},
-        "by_task_type": {
+        "by_kind": {
             kind: {"games": len(of_kind), "success": float(np.mean(of_kind))}
-            for kind in TASK_TYPES
-            if (of_kind := [row["won"] for row in rows if row["task_type"] == kind])
+            for kind in sorted({row["kind"] for row in rows})
+            if (of_kind := [row["won"] for row in rows if row["kind"] == kind])
         },
     }
 

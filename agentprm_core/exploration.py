@@ -20,10 +20,11 @@ from itertools import groupby
 
 import numpy as np
 
-from agentprm_core.envs import World, make_world
-from agentprm_core.policy.sampler import Cost, Decision, Sampler, uniforms
+from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.rollout import Start, play
+from agentprm_core.seeding import uniforms
 from agentprm_core.types import Episode, Game
+from agentprm_core.worlds import World, make_world
 
 DRAWS = 8
 """Samples of a state among which one is picked. Those that agree are decoded once."""
@@ -43,12 +44,12 @@ class Explorer:
     It follows the worlds on its own, from ``games`` by the seeds of their starts.
     """
 
-    def __init__(self, sampler: Sampler, games: Mapping[int, Game], *, bonus: float, engine: str) -> None:
+    def __init__(self, sampler: Sampler, games: Mapping[int, Game], *, bonus: float, world_name: str) -> None:
         """``bonus`` is c. Raises ValueError where it is negative."""
         if bonus < 0:
             raise ValueError(f"exploration {bonus} is negative")
         self.seats = sampler.seats
-        self._sampler, self._games, self._bonus, self._engine = sampler, games, bonus, engine
+        self._sampler, self._games, self._bonus, self._world_name = sampler, games, bonus, world_name
         self._seats: dict[int, _Seat] = {}
         self._before: Counter[tuple[str, str]] = Counter()
         self._now: Counter[tuple[str, str]] = Counter()
@@ -60,7 +61,7 @@ class Explorer:
 
     def open(self, seed: int) -> int:
         seat = self._sampler.open(seed)
-        self._seats[seat] = _Seat(seed, make_world(self._engine))
+        self._seats[seat] = _Seat(seed, make_world(self._world_name))
         self._seats[seat].world.reset(self._games[seed])
         return seat
 
@@ -99,11 +100,11 @@ def pick(drawn: list[int], tried: list[int], bonus: float, key: tuple[int, ...])
 
 
 def play_exploring(
-    sampler: Sampler, starts: Iterable[Start], *, bonus: float, engine: str, max_turns: int, progress: bool = False
+    sampler: Sampler, starts: Iterable[Start], *, bonus: float, world_name: str, max_turns: int, progress: bool = False
 ) -> Iterator[Episode]:
     """:func:`agentprm_core.rollout.play` by an :class:`Explorer`, in rounds by the starts' index."""
     starts = sorted(starts, key=lambda start: start.index)
-    explorer = Explorer(sampler, {start.seed: start.game for start in starts}, bonus=bonus, engine=engine)
+    explorer = Explorer(sampler, {start.seed: start.game for start in starts}, bonus=bonus, world_name=world_name)
     for _, of_round in groupby(starts, key=lambda start: start.index):
-        yield from play(explorer, of_round, engine=engine, max_turns=max_turns, progress=progress)
+        yield from play(explorer, of_round, world_name=world_name, max_turns=max_turns, progress=progress)
         explorer.next_round()

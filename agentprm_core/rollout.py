@@ -8,7 +8,6 @@ episode ends. What an episode does depends on its own :class:`Start` and on noth
 from __future__ import annotations
 
 import gc
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,10 +15,11 @@ from typing import Protocol
 
 from tqdm import tqdm
 
-from agentprm_core.envs import Observation, World, make_world
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
+from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game, Turn
+from agentprm_core.worlds import Observation, World, world_spec
 
 YOUNG = 10_000
 """New objects between two collections while episodes are played; Python's 700 are fewer than one tick makes."""
@@ -81,7 +81,7 @@ class _Play:
 
 
 def rollout(
-    policy: Policy,
+    policy: Checkpoint,
     games: Sequence[Game],
     *,
     episodes_per_game: int,
@@ -89,7 +89,7 @@ def rollout(
     temperature: float,
     constrained: bool,
     seed: int,
-    engine: str = "fast",
+    world_name: str = "alfworld",
     slots: int = 64,
     context: int = 512,
     max_action_tokens: int = 16,
@@ -104,7 +104,9 @@ def rollout(
         constrained=constrained,
         max_action_tokens=max_action_tokens,
     )
-    return play(sampler, starts(games, episodes_per_game, seed), engine=engine, max_turns=max_turns, progress=progress)
+    return play(
+        sampler, starts(games, episodes_per_game, seed), world_name=world_name, max_turns=max_turns, progress=progress
+    )
 
 
 def starts(games: Sequence[Game], episodes_per_game: int, seed: int) -> list[Start]:
@@ -114,20 +116,16 @@ def starts(games: Sequence[Game], episodes_per_game: int, seed: int) -> list[Sta
     ]
 
 
-def episode_seed(seed: int, *names: str | int) -> int:
-    """A seed of 63 bits from ``seed`` and what names the episode, the same on every machine."""
-    digest = hashlib.blake2b(repr((seed, *names)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
-
-
 def play(
-    player: Player, starts: Iterable[Start], *, engine: str, max_turns: int, progress: bool = False
+    player: Player, starts: Iterable[Start], *, world_name: str, max_turns: int, progress: bool = False
 ) -> Iterator[Episode]:
-    """The episodes of ``starts`` in the order in which they end: won, ``max_turns`` actions (replayed ones count), or
-    the context full (``truncated``). An episode won while it is replayed ends there.
+    """The episodes of ``starts`` in the order in which they end: the world is done, ``max_turns`` actions were played
+    (replayed ones count), or the context is full (``truncated``). One that
+    is done while it is replayed ends there.
 
     ``Episode.extra`` holds ``log_probs``, of each decided action as the player gives it, and ``cost``, the player's.
     """
+    spec = world_spec(world_name)
     starts = list(starts)
     waiting = iter(starts)
     playing: dict[int, _Play] = {}
@@ -135,16 +133,16 @@ def play(
         try:
             while True:
                 while len(playing) < player.seats and (start := next(waiting, None)) is not None:
-                    world, seat = make_world(engine), player.open(start.seed)
+                    world, seat = spec.make(), player.open(start.seed)
                     playing[seat] = _Play(start, world, world.reset(start.game))
-                    yield from _ended(player, seat, playing, max_turns, bar)
+                    yield from _ended(player, seat, playing, max_turns, bar, spec.success)
                 if not playing:
                     return
                 for seat, decisions in player.tick():
                     chosen = decisions[0]
                     playing[seat].log_probs.append(chosen.log_prob)
                     _step(player, seat, playing[seat], chosen.action, chosen.reason)
-                    yield from _ended(player, seat, playing, max_turns, bar)
+                    yield from _ended(player, seat, playing, max_turns, bar, spec.success)
         finally:  # the player outlives an episode that failed and a caller that has seen enough
             for seat in playing:
                 player.close(seat)
@@ -164,7 +162,9 @@ def settled_heap() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _ended(player: Player, seat: int, playing: dict[int, _Play], max_turns: int, bar: tqdm) -> Iterator[Episode]:
+def _ended(
+    player: Player, seat: int, playing: dict[int, _Play], max_turns: int, bar: tqdm, success: float
+) -> Iterator[Episode]:
     """Go on to the next decision; the episode if it ends before one."""
     play = playing[seat]
     truncated = _go_on(player, seat, play, max_turns)
@@ -172,14 +172,14 @@ def _ended(player: Player, seat: int, playing: dict[int, _Play], max_turns: int,
         return
     del playing[seat]
     bar.update()
-    yield _episode(play, truncated, player.close(seat))
+    yield _episode(play, truncated, player.close(seat), success)
 
 
 def _go_on(player: Player, seat: int, play: _Play, max_turns: int) -> bool | None:
     """Replay what is to be replayed and ask for what comes then (None), or whether the end before it is by context."""
     while True:
         seen = play.observation
-        if seen.won or len(play.turns) == max_turns:
+        if seen.done or len(play.turns) == max_turns:
             return False
         if not player.see(seat, seen.text, seen.admissible):
             return True
@@ -198,14 +198,15 @@ def _step(player: Player, seat: int, play: _Play, action: str, reason: str) -> N
     play.observation = play.world.step(action)
 
 
-def _episode(play: _Play, truncated: bool, cost: Cost) -> Episode:
+def _episode(play: _Play, truncated: bool, cost: Cost, success: float) -> Episode:
     start = play.start
     return Episode(
         game_id=start.game.id,
         index=start.index,
         seed=start.seed,
         turns=tuple(play.turns),
-        won=play.observation.won,
+        won=play.observation.reward >= success,
+        reward=play.observation.reward,
         truncated=truncated,
         start=min(len(start.actions), len(play.turns)),
         extra={"log_probs": tuple(play.log_probs), "cost": cost},

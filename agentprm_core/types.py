@@ -1,44 +1,35 @@
 """The nouns of AgentPRM, and the Arrow schema of every dataset that passes between stages.
 
-A *game* is one household with one task. A *turn* is what the policy saw and what it did. An *episode* is
+A *game* is one task in one world. A *turn* is what the policy saw and what it did. An *episode* is
 a list of turns with one outcome. Datasets hold one row a game, a turn or a pair; see ``docs/architecture.md``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
 
-TASK_TYPES = (
-    "pick_and_place_simple",
-    "look_at_obj_in_light",
-    "pick_clean_then_place_in_recep",
-    "pick_heat_then_place_in_recep",
-    "pick_cool_then_place_in_recep",
-    "pick_two_obj_and_place",
-)
-"""ALFWorld's six task types, in its own numbering (1 … 6)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One household with one task: everything an engine needs to play it."""
+    """One task in one world: everything that the world needs to play it."""
 
     id: str
-    """Unique and stable: ``<split>/<task folder>/<trial folder>`` for published and generated trees alike."""
+    """Unique and stable."""
+    world: str
+    """The name of its world (:func:`agentprm_core.worlds.world_spec`)."""
     split: str
-    task_type: str
-    """One of :data:`TASK_TYPES`."""
+    kind: str
+    """One of the world's kinds of tasks."""
     goal: str
-    """The task sentence, as it stands after ``Your task is to:`` (``put a clean mug in cabinet.``)."""
-    floor_plan: int
-    """AI2-THOR floor plan number (1–30 kitchens, 201– living rooms, 301– bedrooms, 401– bathrooms)."""
-    problem: str
-    """The PDDL problem text of ``game.tw-pddl``."""
-    source: str
-    """``generated`` or ``published``."""
+    """The task sentence."""
+    payload: str
+    """What the world is made from, in the world's own format."""
+    attributes: Mapping[str, str | int] = field(default_factory=dict, hash=False)
+    """What else is known of it, for gates and tables: a floor plan, a level."""
 
 
 class Turn(NamedTuple):  # as Observation: made at every turn, in half of a frozen dataclass's time
@@ -51,13 +42,14 @@ class Turn(NamedTuple):  # as Observation: made at every turn, in half of a froz
     valid: bool
     """Whether ``action`` was one of them."""
     state_key: str
-    """The world's digest of the state acted in (:meth:`agentprm_core.envs.base.World.state_key`)."""
+    """The world's digest of the state acted in (:meth:`agentprm_core.worlds.base.World.state_key`)."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One play of one game. The only reward is 1 at the last turn if the task was won (paper A §2, B §3.1)."""
+    """One play of one game. The only reward is at the last turn: 1 if the task was won, or a share of 1 where the world
+    pays one (paper A §2, B §3.1)."""
 
     game_id: str
     index: int
@@ -65,11 +57,18 @@ class Episode:
     seed: int
     turns: tuple[Turn, ...]
     won: bool
+    """Whether the reward reached the world's threshold of success."""
     truncated: bool = False
     """Ended by the context's size, not by the world or by the turn limit."""
     start: int = 0
     """Turns that were replayed (a reset distribution), not decided by the policy; credit starts here."""
     extra: dict = field(default_factory=dict, compare=False)
+    reward: float | None = None
+    """In [0, 1]; None stands for 1 of a won episode and 0 of another."""
+
+    def __post_init__(self) -> None:
+        if self.reward is None:
+            object.__setattr__(self, "reward", float(self.won))
 
     @property
     def length(self) -> int:
@@ -79,14 +78,15 @@ class Episode:
 GAMES = pa.schema(
     [
         ("game_id", pa.string()),
+        ("world", pa.string()),
         ("split", pa.string()),
-        ("task_type", pa.string()),
+        ("kind", pa.string()),
         ("goal", pa.string()),
-        ("floor_plan", pa.int32()),
-        ("problem", pa.string()),
-        ("source", pa.string()),
+        ("payload", pa.string()),
+        ("attributes", pa.string()),
     ]
 )
+"""One row a game. ``attributes`` is a JSON object."""
 
 EPISODES = pa.schema(
     [
@@ -102,13 +102,14 @@ EPISODES = pa.schema(
         ("admissible", pa.list_(pa.string())),
         ("valid", pa.bool_()),
         ("reward", pa.float32()),
+        ("won", pa.bool_()),
         ("done", pa.bool_()),
         ("state_key", pa.string()),
         ("policy", pa.string()),
     ]
 )
-"""One row a turn, sorted by (game_id, episode, turn). ``reward`` is non-zero only at an episode's last turn;
-``done`` is true only there; ``policy`` is the checkpoint's digest."""
+"""One row a turn, sorted by (game_id, episode, turn). ``reward`` is non-zero, and ``won`` and
+``done`` are true, at an episode's last turn alone; ``policy`` is the checkpoint's digest."""
 
 LABELS = pa.schema(
     [

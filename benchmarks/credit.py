@@ -24,11 +24,11 @@ from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import coverage_of_keys, monte_carlo_q
 from agentprm_core.credit.turns import turns_from_table
 from agentprm_core.datasets import episodes_to_table
-from agentprm_core.envs import World, make_world
-from agentprm_core.envs.alfworld.expert import Expert, NothingLeft
-from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.evaluate import wilson
 from agentprm_core.types import Episode, Game, Turn
+from agentprm_core.worlds import World, make_world
+from agentprm_core.worlds.alfworld.expert import Expert, NothingLeft
+from agentprm_core.worlds.alfworld.households import generate_games
 
 NOISE, MAX_TURNS, GAMMA, OUTCOME = 0.6, 30, 0.95, "signed"
 TRIED, GAP = 4, 0.1
@@ -61,11 +61,11 @@ class Scripted:
 
 def play(world: World, game: Game, index: int) -> Episode:
     seen, turns, policy = world.reset(game), [], Scripted(index)
-    while not seen.won and len(turns) < MAX_TURNS:
+    while not seen.done and len(turns) < MAX_TURNS:
         action = policy.act(seen.text, seen.admissible)
         turns.append(Turn(seen.text, action, seen.admissible, True, world.state_key()))
         seen = world.step(action)
-    return Episode(game.id, index, index, tuple(turns), seen.won)
+    return Episode(game.id, index, index, tuple(turns), seen.done)
 
 
 def play_on(worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[bool, int]]:
@@ -74,10 +74,10 @@ def play_on(worlds: Sequence[World], histories: Sequence[History], seeds: Sequen
     for world, history, seed in zip(worlds, histories, seeds):
         policy, seen, steps = Scripted(seed), history.observation, 0
         policy.follow(history.turns)
-        while not seen.won and len(history.turns) + steps < MAX_TURNS:
+        while not seen.done and len(history.turns) + steps < MAX_TURNS:
             seen = world.step(policy.act(seen.text, seen.admissible))
             steps += 1
-        answers.append((seen.won, steps))
+        answers.append((seen.done, steps))
     return answers
 
 
@@ -100,7 +100,7 @@ def points(
     for group in groups:
         e, t = group[0]
         history, game = episodes[e].turns[:t], games[episodes[e].game_id]
-        world = make_world("fast")
+        world = make_world("alfworld")
         seen = world.reset(game)
         for turn in history:
             seen = world.step(turn.action)
@@ -137,7 +137,7 @@ def compare(q: np.ndarray, truth: np.ndarray, groups: list[list[tuple[int, int]]
 def measure(games: int, episodes_a_game: int, states: int, truth_rollouts: int, seed: int) -> dict:
     started = time.perf_counter()
     homes = {game.id: game for game in generate_games(games, seed, "train")}
-    world = make_world("fast")
+    world = make_world("alfworld")
     episodes = [play(world, homes[name], i) for name in sorted(homes) for i in range(episodes_a_game)]
     turns = turns_from_table(episodes_to_table(episodes, iteration=0, method="scripted", policy=""))
     groups = judged(episodes, states, seed)

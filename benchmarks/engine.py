@@ -21,12 +21,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from agentprm_core.envs import World, make_world
-from agentprm_core.envs.alfworld.compile import compile_game
-from agentprm_core.envs.alfworld.compiled_cache import compile_games
-from agentprm_core.envs.alfworld.engine import FastWorld
-from agentprm_core.envs.alfworld.games import load_games
 from agentprm_core.types import Game
+from agentprm_core.worlds import World, make_world
+from agentprm_core.worlds.alfworld.compile import compile_game
+from agentprm_core.worlds.alfworld.compiled_cache import compile_games
+from agentprm_core.worlds.alfworld.engine import FastWorld
+from agentprm_core.worlds.alfworld.games import load_games
 from benchmarks.engine_parity import random_command
 
 REPEATS = 20
@@ -61,7 +61,7 @@ def load_reset_seconds(engine: str, game: Game) -> float:
     """CPU seconds from a game's text to its first observation, in a process that has never seen it."""
     world = make_world(engine)
     started = time.process_time()
-    world.reset(compile_game(game) if engine == "fast" else game)
+    world.reset(compile_game(game) if engine == "alfworld" else game)
     return time.process_time() - started
 
 
@@ -113,9 +113,9 @@ def main() -> None:
     walks = [walk(game, args.steps, args.seed) for game in games]
     totals = dict.fromkeys(("fast_step", "textworld_step", "fast_load", "textworld_load", "clone", "key"), 0.0)
     for game, commands in tqdm(list(zip(games, walks)), disable=None):
-        fast, reference = FastWorld(), make_world("textworld")
-        totals["fast_load"] += load_reset_seconds("fast", game)
-        totals["textworld_load"] += load_reset_seconds("textworld", game)
+        fast, reference = FastWorld(), make_world("alfworld-textworld")
+        totals["fast_load"] += load_reset_seconds("alfworld", game)
+        totals["textworld_load"] += load_reset_seconds("alfworld-textworld", game)
         totals["fast_step"] += step_seconds(fast, game, commands, REPEATS)
         totals["textworld_step"] += step_seconds(reference, game, commands, 1)
         clone, key = clone_and_key_seconds(fast, 1000)

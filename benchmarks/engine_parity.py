@@ -26,10 +26,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from agentprm_core.envs import Observation, World, make_world
-from agentprm_core.envs.alfworld.expert import Expert, NothingLeft
-from agentprm_core.envs.alfworld.games import load_games
 from agentprm_core.types import Game
+from agentprm_core.worlds import Observation, World, make_world
+from agentprm_core.worlds.alfworld.expert import Expert, NothingLeft
+from agentprm_core.worlds.alfworld.games import load_games
 
 VERB_WEIGHTS = {
     **{"go": 3.0, "take": 4.0, "move": 4.0, "open": 3.0, "close": 1.0},
@@ -64,10 +64,10 @@ def random_command(rng: random.Random, observation: Observation, seen: list[str]
     return rng.choice(by_verb[verb])
 
 
-def expert_command(expert: Expert, text: str) -> str | None:
+def expert_command(expert: Expert, seen: Observation) -> str | None:
     """The expert's next command, None once it has looked everywhere."""
     try:
-        return expert.act(text)
+        return expert.act(seen)
     except NothingLeft:
         return None
 
@@ -87,8 +87,8 @@ def side_by_side(
     ours, theirs = fast.reset(game), reference.reset(game)
     while ours == theirs and len(done) < steps:
         seen += sorted(set(ours.admissible) - set(seen))
-        led = 0 if ours.won else led
-        command = expert_command(guide, ours.text) if len(done) < led else None
+        led = 0 if ours.done else led
+        command = expert_command(guide, ours) if len(done) < led else None
         counts["by_expert"] += command is not None
         if command is None:
             led = 0
@@ -96,7 +96,7 @@ def side_by_side(
         counts[command.split()[0] if command in ours.admissible else "inadmissible"] += 1
         done.append(command)
         ours, theirs = fast.step(command), reference.step(command)
-        counts["won_states"] += theirs.won
+        counts["won_states"] += theirs.done
         counts["stray_objects"] += "Next to it, you see a " in theirs.text
     counts["steps"] = len(done)
     if ours == theirs:
@@ -133,7 +133,7 @@ def main() -> None:
     games = load_games(args.games, args.split)[args.offset :: args.stride][: args.limit]
     if args.memoise:
         memoise_textworld()
-    fast, reference = make_world("fast"), make_world("textworld")
+    fast, reference = make_world("alfworld"), make_world("alfworld-textworld")
     total: Counter = Counter(games=0, steps=0, mismatches=0)
     first: Mismatch | None = None
     started = time.perf_counter()

@@ -24,7 +24,7 @@ from agentprm_core.improve.monitor import described, verdict
 from agentprm_core.improve.online_dpo import DpoSettings, train_online_dpo
 from agentprm_core.improve.proposals import Proposer
 from agentprm_core.improve.watch import Probe, Returns, Watch
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.rows import Labelled
@@ -39,7 +39,7 @@ _BATCH_TOKENS = 2048
 class Evaluated(Watch):
     """A watch that also evaluates at each look, beside the monitor and unknown to it."""
 
-    def __init__(self, probe: Probe, games: list[Game], policy: Policy, **how: object) -> None:
+    def __init__(self, probe: Probe, games: list[Game], policy: Checkpoint, **how: object) -> None:
         super().__init__(probe, **how)
         self._games, self._policy = games, policy
         self.success: list[float] = []
@@ -54,26 +54,26 @@ class Evaluated(Watch):
         print(self.looks[-1].means() | {"success": self.success[-1]}, flush=True)
 
 
-def played(policy: Policy, games: list[Game], each: int, seed: int) -> list[Episode]:
+def played(policy: Checkpoint, games: list[Game], each: int, seed: int) -> list[Episode]:
     """Sampled at temperature 1 among the admissible commands, 30 actions."""
     context = policy.model.config.max_position_embeddings
     sampler = Sampler(policy, slots=64, context=context, temperature=1.0, constrained=True, max_action_tokens=16)
-    episodes = play(sampler, starts(games, each, seed), engine="fast", max_turns=30)
+    episodes = play(sampler, starts(games, each, seed), world_name="alfworld", max_turns=30)
     return sorted(episodes, key=lambda episode: (episode.game_id, episode.index))
 
 
-def taught(policy: Policy, episodes: list[Episode], arguments: argparse.Namespace, scratch: Path) -> Policy:
+def taught(policy: Checkpoint, episodes: list[Episode], arguments: argparse.Namespace, scratch: Path) -> Checkpoint:
     """A PRM of these episodes."""
     settings = PrmSettings(
         learning_rate=5e-4, batch_tokens=_BATCH_TOKENS, seed=1, epochs=arguments.prm_epochs, optimizer="muon"
     )
     labelled = [Labelled(episode, RETURNS.of(episode).astype(np.float32)) for episode in episodes]
     model, _ = train_prm(labelled, policy.renderer, new_prm(policy.model), settings, scratch)
-    return Policy(model.eval(), policy.tokenizer, policy.renderer, "")
+    return Checkpoint(model.eval(), policy.tokenizer, policy.renderer, "")
 
 
 def provoke(arguments: argparse.Namespace, scratch: Path) -> dict:
-    policy = load_policy(arguments.policy)
+    policy = load_checkpoint(arguments.policy)
     games = games_from_table(read_table(arguments.games / "train.parquet", GAMES))[-arguments.train :]
     unseen = games_from_table(read_table(arguments.games / "unseen.parquet", GAMES))[: arguments.unseen]
     episodes = played(policy, games, arguments.episodes, seed=1)

@@ -3,7 +3,7 @@
     python -m benchmarks.households --games DIR --split train --count 500 --json
 
 For each room, averages over the published games of a split and over as many generated ones as asked for. ``--table``
-prints the rates that :mod:`agentprm_core.envs.alfworld.priors` holds, measured anew. The last line is a JSON object;
+prints the rates that :mod:`agentprm_core.worlds.alfworld.priors` holds, measured anew. The last line is a JSON object;
 ``largest_difference`` is that between the table and these games.
 """
 
@@ -18,12 +18,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from agentprm_core.envs.alfworld.games import load_games
-from agentprm_core.envs.alfworld.household_layout import ROOMS
-from agentprm_core.envs.alfworld.households import generate_games
-from agentprm_core.envs.alfworld.pddl import parse_problem
-from agentprm_core.envs.alfworld.priors import WHERE
 from agentprm_core.types import Game
+from agentprm_core.worlds.alfworld.games import load_games
+from agentprm_core.worlds.alfworld.household_layout import ROOMS
+from agentprm_core.worlds.alfworld.households import generate_games
+from agentprm_core.worlds.alfworld.pddl import parse_problem
+from agentprm_core.worlds.alfworld.priors import WHERE
 
 LEAST_SHARE = 0.005
 """Receptacle types that hold a smaller share of a kind are left out of the table."""
@@ -42,12 +42,12 @@ class Home:
 
 
 def read_home(game: Game) -> Home:
-    facts = parse_problem(game.problem).init
+    facts = parse_problem(game.payload).init
     places: dict[str, str] = {}
     for thing, receptacle in facts["inreceptacle"]:
         places.setdefault(thing, receptacle)
     return Home(
-        room=next(room for room, base in ROOMS.items() if base < game.floor_plan <= base + 30),
+        room=next(room for room, base in ROOMS.items() if base < game.attributes["floor_plan"] <= base + 30),
         receptacles={name: kind.removesuffix("type") for name, kind in facts["receptacletype"]},
         things={name: kind.removesuffix("type") for name, kind in facts["objecttype"] if name in places},
         places=places,

@@ -28,17 +28,17 @@ from pathlib import Path
 
 import torch
 
-from agentprm_core.envs import make_world
-from agentprm_core.envs.alfworld.expert import play_expert
-from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.improve.sft import SftSettings, train_sft
-from agentprm_core.policy.models import Policy, load_policy, new_model
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.runner import CachedModel, cache_bytes
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.types import Episode, Game, Turn
+from agentprm_core.worlds import make_world
+from agentprm_core.worlds.alfworld.expert import play_expert
+from agentprm_core.worlds.alfworld.households import generate_games
 
 GROWTH = (64, 256, 1024, 4096)
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -65,7 +65,7 @@ class Run:
         return sum(episode.won for episode in self.episodes) / len(self.episodes)
 
 
-def ours(policy: Policy, begun: Sequence[Start], args: argparse.Namespace, constrained: bool, slots: int) -> Run:
+def ours(policy: Checkpoint, begun: Sequence[Start], args: argparse.Namespace, constrained: bool, slots: int) -> Run:
     """The rollout loop; how much of it was spent in the model (its layers and its head)."""
     sampler = Sampler(
         policy,
@@ -78,7 +78,7 @@ def ours(policy: Policy, begun: Sequence[Start], args: argparse.Namespace, const
     clock, model = CLOCKS[args.clock], Stopwatch(CLOCKS[args.clock])
     model.put_around(sampler._talks.runner)
     started = clock()
-    episodes = list(play(sampler, begun, engine="fast", max_turns=args.max_turns))
+    episodes = list(play(sampler, begun, world_name="alfworld", max_turns=args.max_turns))
     return Run(episodes, clock() - started, model.seconds)
 
 
@@ -89,7 +89,7 @@ class Stopwatch:
         self._clock, self.seconds = clock, 0.0
 
     def put_around(self, runner: CachedModel) -> None:
-        for part in ("_trunk", "_head", "surprise"):
+        for part in ("_trunk", "_head", "token_nll"):
             setattr(runner, part, self._around(getattr(runner, part)))
 
     def _around(self, function: Callable) -> Callable:
@@ -104,7 +104,7 @@ class Stopwatch:
         return timed
 
 
-def reference(policy: Policy, begun: Sequence[Start], args: argparse.Namespace) -> Run:
+def reference(policy: Checkpoint, begun: Sequence[Start], args: argparse.Namespace) -> Run:
     """Lock-step batches of ``--reference-batch`` episodes, the history re-read at every turn."""
     clock = CLOCKS[args.clock]
     started, episodes = clock(), []
@@ -114,32 +114,32 @@ def reference(policy: Policy, begun: Sequence[Start], args: argparse.Namespace) 
     return Run(episodes, clock() - started)
 
 
-def _lock_step(policy: Policy, begun: Sequence[Start], args: argparse.Namespace) -> list[Episode]:
-    worlds = [make_world("fast") for _ in begun]
+def _lock_step(policy: Checkpoint, begun: Sequence[Start], args: argparse.Namespace) -> list[Episode]:
+    worlds = [make_world("alfworld") for _ in begun]
     seen = [world.reset(start.game) for world, start in zip(worlds, begun)]
     turns: list[list[Turn]] = [[] for _ in begun]
     for _ in range(args.max_turns):
-        if all(now.won for now in seen):
+        if all(now.done for now in seen):
             break
         said = _generate(policy, [_prompt(policy, *both) for both in zip(turns, seen)], args)
         for i, (world, now, action) in enumerate(zip(worlds, seen, said)):
-            if not now.won:  # finished ones were generated for all the same
+            if not now.done:  # finished ones were generated for all the same
                 valid = action in now.admissible
                 turns[i].append(Turn(now.text, action, now.admissible, valid, world.state_key()))
                 seen[i] = world.step(action)
     return [
-        Episode(start.game.id, start.index, start.seed, tuple(done), now.won)
+        Episode(start.game.id, start.index, start.seed, tuple(done), now.done)
         for start, done, now in zip(begun, turns, seen)
     ]
 
 
-def _prompt(policy: Policy, turns: list[Turn], seen: object) -> list[int]:
+def _prompt(policy: Checkpoint, turns: list[Turn], seen: object) -> list[int]:
     history = policy.renderer.episode(turns).input_ids
     return [*history, *policy.renderer.observation(seen.text, not turns, seen.admissible)]
 
 
 @torch.inference_mode()
-def _generate(policy: Policy, prompts: list[list[int]], args: argparse.Namespace) -> list[str]:
+def _generate(policy: Checkpoint, prompts: list[list[int]], args: argparse.Namespace) -> list[str]:
     pad, longest = policy.tokenizer.pad_token_id, max(map(len, prompts))
     ids = torch.tensor([[pad] * (longest - len(p)) + p for p in prompts], device=policy.model.device)
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=policy.model.device)
@@ -156,9 +156,9 @@ def _generate(policy: Policy, prompts: list[list[int]], args: argparse.Namespace
     return [policy.renderer.parse(row)[1] for row in written[:, longest:].tolist()]
 
 
-def trained_policy(games: Sequence[Game], args: argparse.Namespace) -> Policy:
+def trained_policy(games: Sequence[Game], args: argparse.Namespace) -> Checkpoint:
     """A policy of the default size, good enough to speak the world's language."""
-    world = make_world("fast")
+    world = make_world("alfworld")
     demos = [episode for n, g in enumerate(games) if (episode := play_expert(world, g, args.max_turns, n)).won]
     texts = {text for demo in demos for turn in demo.turns for text in (turn.observation, *turn.admissible)}
     tokenizer = train_tokenizer(sorted(texts), args.context)
@@ -170,10 +170,10 @@ def trained_policy(games: Sequence[Game], args: argparse.Namespace) -> Policy:
     )
     with tempfile.TemporaryDirectory() as scratch:
         model, _ = train_sft(demos, make_renderer(tokenizer), model, settings, Path(scratch))
-    return Policy(model.to(args.device, getattr(torch, args.dtype)).eval(), tokenizer, make_renderer(tokenizer), "")
+    return Checkpoint(model.to(args.device, getattr(torch, args.dtype)).eval(), tokenizer, make_renderer(tokenizer), "")
 
 
-def growth(policy: Policy, games: Sequence[Game], args: argparse.Namespace) -> list[dict]:
+def growth(policy: Checkpoint, games: Sequence[Game], args: argparse.Namespace) -> list[dict]:
     """Rate and memory at more and more episodes at once."""
     rows = []
     for slots in GROWTH:
@@ -219,7 +219,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     games = generate_games(args.games, args.seed, "unseen")
     if args.policy:
-        policy = load_policy(args.policy, device=args.device, dtype=getattr(torch, args.dtype))
+        policy = load_checkpoint(args.policy, device=args.device, dtype=getattr(torch, args.dtype))
     else:
         policy = trained_policy(generate_games(args.demos, args.seed, "train"), args)
     begun = starts(games, args.episodes, args.seed)

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import torch
 
-from agentprm_core.envs.alfworld.households import generate_games
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
@@ -27,21 +26,22 @@ from agentprm_core.search.beam import BeamSearch
 from agentprm_core.search.best_of_n import Chooser
 from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.types import Episode
+from agentprm_core.worlds.alfworld.households import generate_games
 from benchmarks.rollouts import CLOCKS, Run, Stopwatch, trained_policy
 
 
-def random_prm(policy: Policy, seed: int, likelihood: float) -> Policy:
+def random_prm(policy: Checkpoint, seed: int, likelihood: float) -> Checkpoint:
     """A PRM of the policy's size whose scores mean nothing but for its likelihood."""
     model = new_prm(policy.model, likelihood)
     torch.manual_seed(seed)
     with torch.no_grad():
         model.score.weight.normal_(std=0.2)
-    return Policy(model.eval(), policy.tokenizer, policy.renderer, "")
+    return Checkpoint(model.eval(), policy.tokenizer, policy.renderer, "")
 
 
 def measured(
-    policy: Policy,
-    prm: Policy,
+    policy: Checkpoint,
+    prm: Checkpoint,
     args: argparse.Namespace,
     search: Callable[[Sampler, PrmScorer], Iterable[Episode]],
 ) -> Run:
@@ -67,16 +67,16 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     games = generate_games(args.games, args.seed, "unseen")
     if args.policy:
-        policy = load_policy(args.policy, device=args.device)
+        policy = load_checkpoint(args.policy, device=args.device)
     else:
         policy = trained_policy(generate_games(args.demos, args.seed, "train"), args)
     prm = (
-        load_policy(args.prm, kind="prm", device=args.device)
+        load_checkpoint(args.prm, kind="prm", device=args.device)
         if args.prm
         else random_prm(policy, args.seed, args.likelihood)
     )
     begun = starts(games, 1, args.seed)
-    play_settings = {"engine": "fast", "max_turns": args.max_turns}
+    play_settings = {"world_name": "alfworld", "max_turns": args.max_turns}
     chosen = measured(policy, prm, args, lambda s, q: play(Chooser(s, q, args.samples), begun, **play_settings))
     beam = measured(
         policy,

@@ -15,19 +15,19 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
 from flows.dvc_join import StageRun
-from flows.graph import Stage
-from tasks import layout
-from tasks.clock import read_timing
-from tasks.gates import GATES
-from tasks.reports import iteration_report
-from tasks.stage import read_json
-from tasks.tracking import MLFLOW_TRAINING, RUNS, tracking_uri
+from flows.graph import GraphStage
+from tasks.frame import layout
+from tasks.frame.clock import read_timing
+from tasks.frame.gates import GATES
+from tasks.frame.stage import read_json
+from tasks.frame.tracking import MLFLOW_TRAINING, RUNS, tracking_uri
+from tasks.report.text import iteration_report
 
 _ITERATION_COLUMNS = ("method", "iteration", "split", "decoding", "games", "success", "ci_low", "ci_high")
 _ITERATION_COLUMNS += ("mean_actions", "seconds")
 
 
-def publish_gates(page: str, stages: Sequence[Stage]) -> None:
+def publish_gates(page: str, stages: Sequence[GraphStage]) -> None:
     """``PAGE-gates``: each expectation of the gates that guard ``stages``, as last checked on this machine."""
     rows = [
         {
@@ -93,7 +93,7 @@ def mlflow_ui_url() -> str:
     return os.environ.get("MLFLOW_UI_URL", "http://127.0.0.1:5000")
 
 
-def publish_report(number: int, stages: Sequence[Stage]) -> None:
+def publish_report(number: int, stages: Sequence[GraphStage]) -> None:
     """``iteration-1-report``: the success of the iteration's policy and the figures of its ``stages``, as Markdown.
 
     Compared with the iteration before where that is evaluated. An iteration that is not evaluated has no report.

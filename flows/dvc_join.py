@@ -22,7 +22,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.states import Completed, State
 
-from flows.graph import Stage
+from flows.graph import GraphStage
 from flows.leash import leashed
 
 TAIL_LINES = 20
@@ -82,7 +82,7 @@ def reproduce(stage: str, log: Callable[[str], object]) -> None:
 
 
 @task(task_run_name="{stage.name}", cache_policy=NO_CACHE, persist_result=False)
-def run_stage(stage: Stage) -> State[StageRun]:
+def run_stage(stage: GraphStage) -> State[StageRun]:
     """Bring one stage up to date. The state is named ``UpToDate`` when there was nothing to do.
 
     Raises StageFailed, naming the stage and repeating the end of its output.

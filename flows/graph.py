@@ -15,7 +15,7 @@ from dvc.repo.reproduce import get_active_graph, plan_repro
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class GraphStage:
     """One stage of ``dvc.yaml``, addressed as DVC does (``rollout@1``)."""
 
     name: str
@@ -36,15 +36,15 @@ class Step:
     """Stages that run one after another: those of one iteration, or (``iteration`` None) those of none."""
 
     iteration: int | None
-    stages: tuple[Stage, ...]
+    stages: tuple[GraphStage, ...]
 
 
-def read_graph(root: Path) -> tuple[Stage, ...]:
+def read_graph(root: Path) -> tuple[GraphStage, ...]:
     """Every stage of the DVC project at ``root``, in the order ``dvc repro`` would run them."""
     with Repo(str(root)) as repo:
         graph = get_active_graph(repo.index.graph)
         return tuple(
-            Stage(
+            GraphStage(
                 name=stage.addressing,
                 needs=tuple(sorted(needed.addressing for needed in graph.successors(stage))),
                 tags=tuple((stage.meta or {}).get("tags", ())),
@@ -53,7 +53,7 @@ def read_graph(root: Path) -> tuple[Stage, ...]:
         )
 
 
-def with_needs(stages: Iterable[Stage], number: int) -> tuple[Stage, ...]:
+def with_needs(stages: Iterable[GraphStage], number: int) -> tuple[GraphStage, ...]:
     """The stages of iteration ``number`` and all that they need, in the order of ``stages``.
 
     Raises ValueError naming the iterations there are when ``number`` is not one of them.
@@ -69,7 +69,7 @@ def with_needs(stages: Iterable[Stage], number: int) -> tuple[Stage, ...]:
     return tuple(stage for stage in stages if stage.name in wanted)
 
 
-def steps(stages: Iterable[Stage]) -> tuple[Step, ...]:
+def steps(stages: Iterable[GraphStage]) -> tuple[Step, ...]:
     """``stages`` as a campaign runs them: a stage after all it needs, and the stages of an iteration side by side.
 
     Stages of no iteration run as early as they can, then the lowest iteration. An iteration that has to wait for a
@@ -86,5 +86,5 @@ def steps(stages: Iterable[Stage]) -> tuple[Step, ...]:
     return tuple(Step(number, tuple(group)) for number, group in groupby(order, lambda stage: stage.iteration))
 
 
-def _rank(stage: Stage) -> int:
+def _rank(stage: GraphStage) -> int:
     return -1 if stage.iteration is None else stage.iteration

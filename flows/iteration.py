@@ -10,12 +10,12 @@ from prefect import flow
 
 from flows.artifacts import publish_gates, publish_mlflow_link, publish_report
 from flows.dvc_join import StageRun, run_stage
-from flows.graph import Stage, read_graph, with_needs
+from flows.graph import GraphStage, read_graph, with_needs
 
 RETRY_DELAY_SECONDS = 10
 
 
-def run_stages(page: str, stages: Sequence[Stage], retries: int) -> list[StageRun]:
+def run_stages(page: str, stages: Sequence[GraphStage], retries: int) -> list[StageRun]:
     """Bring ``stages`` up to date one after another, and publish their gates whether or not all goes well.
 
     The first that fails for good (after ``retries``) ends it. A stage tagged ``gpu`` takes a slot of the tag limit

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from flows.graph import read_graph
-from tasks import layout
-from tasks.clock import read_timing
-from tasks.reports import iterations_text
+from tasks.frame import layout
+from tasks.frame.clock import read_timing
+from tasks.report.text import iterations_text
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from urllib.error import URLError
 
 from flows.leash import leashed
 from flows.provision import CPU_POOL
-from tasks.tracking import MLFLOW_TRAINING
+from tasks.frame.tracking import MLFLOW_TRAINING
 
 HOST = "127.0.0.1"
 START_SECONDS = 300

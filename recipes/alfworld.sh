@@ -6,7 +6,7 @@
 # DEVICE=cuda PRECISION=bfloat16 for a GPU: more games at once. The sizes of the batches stay: learning rates follow from them.
 # Read: data/metrics/iterations.json of each (30 actions), data/curves/NAME-50.jsonl (the same policies, 50 actions).
 : "${ALFWORLD_DATA:?the folder that alfworld-download filled}"
-inverse=$(python -m tasks.profile inverse) || exit
+inverse=$(python -m tasks.frame.profile inverse) || exit
 games="-S games.source=published -S games.published_root=$ALFWORLD_DATA -S games.train=3553 -S demos.games=3553 -S rollout.games=3553 -S search.games=3553"
 games="$games -S games.seen=140 -S games.unseen=0 -S compare.split=seen -S prm.require_ranking=false"
 machine="-S compute.device=${DEVICE:-cpu} -S compute.precision=${PRECISION:-float32}"

@@ -7,6 +7,6 @@ for beta in 0.0 0.1 0.5 1.0 2.0; do
   sh recipes/experiment "progress-beta-$beta" $promise -S "$searches" -S prm.beta=$beta evaluate@0
 done
 sh recipes/experiment progress-epoch $promise -S "$searches" -S prm.targets=epoch evaluate@0
-for lam in 0.8 0.9 0.95 0.99; do
-  sh recipes/experiment "progress-lam-$lam" $promise -S "evaluate.decoding=[greedy,best_of_n]" -S prm.lam=$lam evaluate@0
+for gae_lambda in 0.8 0.9 0.95 0.99; do
+  sh recipes/experiment "progress-lam-$gae_lambda" $promise -S "evaluate.decoding=[greedy,best_of_n]" -S prm.gae_lambda=$gae_lambda evaluate@0
 done

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from agentprm_core.datasets import read_table, whole
+from agentprm_core.datasets import atomic_write, read_table
 from agentprm_core.evaluate import OUTCOMES, paired_test, summary, wins
-from tasks import layout
-from tasks.clock import read_timing
-from tasks.lineage import parents
-from tasks.params import decoding_name
-from tasks.reports import iteration_report, iterations_text
-from tasks.stage import Stage, read_json, run_stage, write_json
+from tasks.frame import layout
+from tasks.frame.clock import read_timing
+from tasks.frame.lineage import parents
+from tasks.frame.params import decoding_name
+from tasks.frame.stage import Stage, read_json, run_stage, write_json
+from tasks.report.text import iteration_report, iterations_text
 
 ONCE = ("games", "demos", "sft")
 """Stages whose time is iteration 0's, with its evaluation."""
 PLAIN = ("greedy", "sample")
 """How a policy plays alone, the one that searches are held against first."""
 LOOP = ("rollout", "label", "prm", "search", "policy")
-PICTURES = ("success", "task_types", "search_gain", "calibration", "scores_by_turn", "scores", "hacking")
+PICTURES = ("success", "kinds", "search_gain", "calibration", "scores_by_turn", "scores", "hacking")
 
 
 def work(stage: Stage) -> None:
@@ -89,14 +89,14 @@ def _seconds(iteration: int) -> float | None:
 
 
 def _draw(rows: list[dict], stage: Stage) -> None:
-    from tasks import figures
+    from tasks.report import figures
 
     deciding = _deciding(rows, stage)
     prms = {int(i): read_json(layout.metrics(f"prm-{i}")) for i in stage.params.iterations}
     target = "share of expert turns" if stage.params.prm.loss == "inverse" else "measured return"
     pictures = {name: layout.PLOTS / f"{name}.png" for name in PICTURES}
     figures.success_by_iteration(rows, pictures["success"])
-    figures.success_by_task_type(deciding, pictures["task_types"])
+    figures.success_by_kind(deciding, pictures["kinds"])
     figures.gain_of_search([row for row in rows if row["over_policy"]], pictures["search_gain"])
     figures.calibration(
         {i: prm["validation"]["calibration"] for i, prm in prms.items()}, pictures["calibration"], target
@@ -123,7 +123,7 @@ def _followed(iteration: str) -> list[dict]:
 
 
 def _report(rows: list[dict], iterations: list[int]) -> None:
-    with whole(layout.REPORTS) as folder:
+    with atomic_write(layout.REPORTS) as folder:
         folder.mkdir()
         for i in iterations:
             slugs = [name.replace("@", "-") for name in _stages(i) if not name.startswith("evaluate")]

@@ -9,12 +9,11 @@ from __future__ import annotations
 import random
 
 from agentprm_core.datasets import episodes_to_table, games_from_table, read_table, write_table
-from agentprm_core.envs import World, make_world
-from agentprm_core.envs.alfworld.expert import Expert, NothingLeft, play_expert
-from agentprm_core.types import GAMES, Episode, Game, Turn
-from tasks import layout
-from tasks.params import Demos
-from tasks.stage import Stage, StageError, run_stage
+from agentprm_core.types import GAMES, Game
+from agentprm_core.worlds import make_world
+from agentprm_core.worlds.demonstrations import demonstrate
+from tasks.frame import layout
+from tasks.frame.stage import Stage, StageError, run_stage
 
 
 def work(stage: Stage) -> None:
@@ -23,10 +22,16 @@ def work(stage: Stage) -> None:
     stage.read(layout.games("train"))
     games = games_from_table(read_table(layout.games("train"), GAMES))
     chosen = choose(games, section.games, stage.seed)
-    world = make_world(stage.params.env.engine)
+    world = make_world(stage.params.env.world)
     draws = random.Random(stage.seed)
     seeds = [draws.getrandbits(62) for _ in chosen]
-    played = [demonstrate(world, game, section, seed) for game, seed in zip(chosen, seeds)]
+    how = {
+        "world_name": stage.params.env.world,
+        "max_turns": section.max_turns,
+        "knowledge": section.knowledge,
+        "corrupt": section.corrupt,
+    }
+    played = [demonstrate(world, game, seed=seed, **how) for game, seed in zip(chosen, seeds)]
     won = [episode for episode in played if episode.won]
     if not won:
         raise StageError(f"the expert won none of {len(played)} games within {section.max_turns} actions")
@@ -39,23 +44,6 @@ def work(stage: Stage) -> None:
         }
     )
     stage.wrote(layout.DEMOS)
-
-
-def demonstrate(world: World, game: Game, section: Demos, seed: int) -> Episode:
-    """One episode of the expert, with its mistakes where ``section.corrupt`` asks for them."""
-    if section.corrupt == 0:
-        return play_expert(world, game, section.max_turns, seed, knowledge=section.knowledge)
-    expert, mistakes = Expert(seed, section.knowledge), random.Random(seed)
-    seen, turns, done = world.reset(game), [], None
-    while not seen.won and len(turns) < section.max_turns:
-        try:
-            action = expert.act(seen.text, done)
-        except NothingLeft:
-            break
-        done = mistakes.choice(seen.admissible) if mistakes.random() < section.corrupt else action
-        turns.append(Turn(seen.text, done, seen.admissible, done in seen.admissible, world.state_key()))
-        seen = world.step(done)
-    return Episode(game.id, 0, seed, tuple(turns), seen.won)
 
 
 def choose(games: list[Game], count: int, seed: int) -> list[Game]:

@@ -27,23 +27,24 @@ from pathlib import Path
 import pyarrow as pa
 
 from agentprm_core.datasets import games_from_table, read_table, write_table
-from agentprm_core.envs import ENGINES
+from agentprm_core.errors import DataError
 from agentprm_core.evaluate import OUTCOMES, outcomes_table, summary
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.requests import ServerError
 from agentprm_core.policy.server import SPEECH, Endpoint
 from agentprm_core.types import GAMES, Episode, Game
-from tasks import layout
-from tasks.compute import load_player, quiet, slots, use
+from agentprm_core.worlds import world_spec
 from tasks.demos import choose
-from tasks.kept import kept
-from tasks.playing import SEARCHES, STANDALONE, Way, outcomes_digest, play_games, play_served, scores
-from tasks.stage import EXPECTED, Stage, run_stage, write_json
+from tasks.frame import layout
+from tasks.frame.compute import load_player, quiet, slots, use
+from tasks.frame.kept import kept
+from tasks.frame.stage import EXPECTED, Stage, run_stage, write_json
+from tasks.playing import SEARCHES, STANDALONE, DecodingConfig, outcomes_digest, play_games, play_served, scores
 from tasks.world import world_model
 
-Playing = Callable[[list[Game], Way, int], list[Episode]]
+Playing = Callable[[list[Game], DecodingConfig, int], list[Episode]]
 """Every game once, in this way, from this seed."""
-KEY = "OPENAI_API_KEY"
+API_KEY = "OPENAI_API_KEY"
 """The environment's variable with a server's key: a flag would show it to whoever lists processes."""
 _CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 """Key-value caches that a way of playing keeps beside each other: the policy's, the PRM's, the imagined turns'."""
@@ -94,11 +95,13 @@ def _splits(stage: Stage) -> dict[str, list[Game]]:
     section = stage.params.evaluate
     tables = {split: games_from_table(read_table(layout.games(split), GAMES)) for split in ("seen", "unseen")}
     if section.published_root is not None:
-        tables[section.published_split] = find_games(Path(section.published_root), section.published_split)
+        tables[section.published_split] = find_games(
+            stage.params.env.world, Path(section.published_root), section.published_split
+        )
     return {split: choose(games, min(section.games, len(games)), stage.params.seed) for split, games in tables.items()}
 
 
-def _way(stage: Stage, policy: Policy, method: str) -> Way:
+def _way(stage: Stage, policy: Checkpoint, method: str) -> DecodingConfig:
     section, params = stage.params.evaluate, stage.params
     caches = _CACHES.get(method, 1)
     context = min(params.model.context, policy.model.config.max_position_embeddings)
@@ -106,14 +109,14 @@ def _way(stage: Stage, policy: Policy, method: str) -> Way:
     seats = slots(
         stage, policy, section.slots, context, caches, ("evaluate.beam.width", width if method == "beam" else 1)
     )
-    return Way(
+    return DecodingConfig(
         method=method,
         temperature=section.temperature,
         constrained=section.constrained,
         n=section.n,
         width=width,
         samples=section.beam.samples,
-        engine=params.env.engine,
+        world=params.env.world,
         max_turns=params.env.max_turns,
         max_action_tokens=params.model.max_action_tokens,
         slots=seats,
@@ -125,7 +128,13 @@ def _way(stage: Stage, policy: Policy, method: str) -> Way:
 
 
 def _outcomes(
-    stage: Stage, split: str, games: list[Game], way: Way, policy: Policy, prm: Policy, world: Policy | None
+    stage: Stage,
+    split: str,
+    games: list[Game],
+    way: DecodingConfig,
+    policy: Checkpoint,
+    prm: Checkpoint,
+    world: Checkpoint | None,
 ) -> pa.Table:
     params = stage.params
     # tokens read are shared among the episodes in flight, so the slots decide the costs
@@ -136,7 +145,13 @@ def _outcomes(
 
 
 def _measured(
-    stage: Stage, split: str, games: list[Game], way: Way, policy: Policy, prm: Policy, world: Policy | None
+    stage: Stage,
+    split: str,
+    games: list[Game],
+    way: DecodingConfig,
+    policy: Checkpoint,
+    prm: Checkpoint,
+    world: Checkpoint | None,
 ) -> pa.Table:
     with stage.clock.lap(f"{split}/{way.name}"):
         episodes = play_games(policy, prm, games, way, stage.params.seed, world)
@@ -156,14 +171,15 @@ def _measured(
         )
 
 
-def find_games(root: Path, split: str, limit: int | None = None) -> list[Game]:
-    """The games of ``split``: of a table ``root/split.parquet`` where there is one, else of the published tree."""
+def find_games(world: str, root: Path, split: str, limit: int | None = None) -> list[Game]:
+    """The games of ``split``: of a table ``root/split.parquet`` where there is one, else of the published data."""
     table = root / f"{split}.parquet"
     if table.exists():
         return games_from_table(read_table(table, GAMES))[:limit]
-    from agentprm_core.envs.alfworld.games import load_games
-
-    return load_games(root, split, limit)
+    spec = world_spec(world)
+    if spec.load is None:
+        raise DataError(f"{table}: no such table, and {spec.name} has no published games to read instead")
+    return spec.load(root, split, limit)
 
 
 def standalone(arguments: argparse.Namespace) -> dict:
@@ -171,7 +187,7 @@ def standalone(arguments: argparse.Namespace) -> dict:
     start = time.perf_counter()
     quiet()
     player, way, play = (_served if arguments.server else _here)(arguments)
-    games = find_games(arguments.games, arguments.split, arguments.limit)
+    games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
     episodes = play(games, way, arguments.seed)
     names = {"iteration": 0, "method": "", "policy": player, "seed": arguments.seed}
     outcomes = outcomes_table(
@@ -182,7 +198,7 @@ def standalone(arguments: argparse.Namespace) -> dict:
     return {**kept, "max_turns": way.max_turns, "policy": player, "seconds": time.perf_counter() - start}
 
 
-def _here(arguments: argparse.Namespace) -> tuple[str, Way, Playing]:
+def _here(arguments: argparse.Namespace) -> tuple[str, DecodingConfig, Playing]:
     """The checkpoint's digest, how it is to play, and what plays so."""
     policy = load_player(arguments.policy, arguments)
     prm = load_player(arguments.prm, arguments, "prm") if arguments.prm else None
@@ -191,9 +207,9 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Way, Playing]:
     return policy.digest, way, partial(play_games, policy, prm)
 
 
-def _served(arguments: argparse.Namespace) -> tuple[str, Way, Playing]:
+def _served(arguments: argparse.Namespace) -> tuple[str, DecodingConfig, Playing]:
     """The same of a policy behind a server, by the name it has there. Nobody constrains what it says."""
-    there = Endpoint(arguments.server, arguments.model, arguments.speech, api_key=os.environ.get(KEY))
+    there = Endpoint(arguments.server, arguments.model, arguments.speech, api_key=os.environ.get(API_KEY))
     way = way_from(arguments, arguments.context, method=arguments.method, n=1, width=1, samples=1)
     return there.model, replace(way, constrained=False), partial(play_served, there)
 
@@ -202,7 +218,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     playing_arguments(parser)
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--policy", type=Path, help="checkpoint folder")
-    who.add_argument("--server", metavar="URL", help=f"up to and with the version; a key that it wants is in {KEY}")
+    who.add_argument("--server", metavar="URL", help=f"up to and with the version; a key that it wants is in {API_KEY}")
     parser.add_argument("--model", help="of --server: the policy's name there")
     parser.add_argument("--speech", choices=tuple(SPEECH), help="of --server: text if trained here, chat if published")
     parser.add_argument("--method", choices=STANDALONE, default="greedy")
@@ -232,17 +248,17 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slots", type=int, default=128, help="episodes at once (default %(default)s)")
     parser.add_argument("--limit", type=int, help="only the first so many games")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--engine", choices=ENGINES, default="fast")
+    parser.add_argument("--world", default="alfworld", help="a name, or package.module:SPEC (default %(default)s)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play on a GPU")
 
 
-def way_from(arguments: argparse.Namespace, context: int, **how: object) -> Way:
+def way_from(arguments: argparse.Namespace, context: int, **how: object) -> DecodingConfig:
     """The way of playing that :func:`playing_arguments` and ``how`` say together; ``context`` is the model's."""
-    return Way(
+    return DecodingConfig(
         temperature=arguments.temperature,
         constrained=not arguments.free,
-        engine=arguments.engine,
+        world=arguments.world,
         max_turns=arguments.max_turns,
         max_action_tokens=arguments.max_action_tokens,
         slots=arguments.slots,

@@ -15,13 +15,13 @@ from dataclasses import asdict, replace
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.evaluate import Paired, paired_test
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.types import GAMES, Episode, Game
-from tasks import layout
-from tasks.compute import load_player
 from tasks.demos import choose
+from tasks.frame import layout
+from tasks.frame.compute import load_player
+from tasks.frame.stage import Stage, StageError
 from tasks.playing import play_games, way_of_rollouts
-from tasks.stage import Stage, StageError
 
 SAMPLES = 4
 """N of Best-of-N."""
@@ -29,7 +29,7 @@ LEVEL = 0.05
 """The p-value that a gain must stay below."""
 
 
-def required_gain(stage: Stage, episodes: Sequence[Episode], policy: Policy) -> dict:
+def required_gain(stage: Stage, episodes: Sequence[Episode], policy: Checkpoint) -> dict:
     """The figures of the test on held-out games of these rollouts: those of :class:`agentprm_core.evaluate.Paired`.
 
     Raises:
@@ -60,7 +60,7 @@ def held_out(stage: Stage, episodes: Sequence[Episode]) -> list[Game]:
     return choose(games, min(stage.params.prm.gain_games, len(games)), stage.seed)
 
 
-def gain(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> Paired:
+def gain(stage: Stage, policy: Checkpoint, prm: Checkpoint, games: Sequence[Game]) -> Paired:
     """The policy sampled, against the PRM's choice among its samples, game by game."""
     section = stage.params.prm
     one = way_of_rollouts(

@@ -1,7 +1,7 @@
-"""Stage ``games``: the households to train on and to be measured on, one table a split.
+"""Stage ``games``: the games to train on and to be measured on, one table a split.
 
-``generated`` draws them from what the alfworld package ships; ``published`` reads a tree that alfworld-download left
-(its ``valid_seen`` and ``valid_unseen`` become ``seen`` and ``unseen``).
+``generated`` draws them from the world's generator; ``published`` reads the world's published data, whose splits the
+world's spec maps to ours.
 """
 
 from __future__ import annotations
@@ -10,51 +10,50 @@ import random
 from pathlib import Path
 
 from agentprm_core.datasets import games_to_table, write_table
-from agentprm_core.types import TASK_TYPES, Game
-from tasks import layout
-from tasks.params import Games
-from tasks.stage import Stage, StageError, run_stage
-from tasks.suites import games_suite
-
-PUBLISHED = {"train": "train", "seen": "valid_seen", "unseen": "valid_unseen"}
+from agentprm_core.types import Game
+from agentprm_core.worlds import WorldSpec, world_spec
+from tasks.frame import layout
+from tasks.frame.stage import Stage, StageError, run_stage
+from tasks.frame.suites import games_suite
 
 
 def work(stage: Stage) -> None:
     """Make or read the games of every split."""
-    section = stage.params.games
+    section, spec = stage.params.games, world_spec(stage.params.env.world)
     wanted = {split: getattr(section, split) for split in layout.SPLITS}
-    games = {split: _games(section, split, count, stage) for split, count in wanted.items()}
+    games = {split: _games(stage, split, count) for split, count in wanted.items()}
     tables = {split: games_to_table(found) for split, found in games.items()}
-    stage.gate(games_suite(tables, wanted))
+    stage.gate(games_suite(tables, wanted, spec))
     for split, table in tables.items():
         write_table(table, layout.games(split))
-    stage.report({split: _counts(found) for split, found in games.items()})
+    stage.report({split: _counts(found, spec) for split, found in games.items()})
     stage.wrote(*map(layout.games, layout.SPLITS))
 
 
-def _games(section: Games, split: str, count: int, stage: Stage) -> list[Game]:
+def _games(stage: Stage, split: str, count: int) -> list[Game]:
+    section, spec = stage.params.games, world_spec(stage.params.env.world)
     if count == 0:
         return []
-    if section.source == "published":
-        return _published(Path(section.published_root), PUBLISHED[split], count, stage.seed)
-    from agentprm_core.envs.alfworld.households import generate_games
-
-    return generate_games(count, stage.seed, split, stage.params.env.engine)
+    if section.source == "generated":
+        return spec.generate(count, stage.seed, split)
+    return _published(spec, Path(section.published_root), split, count, stage.seed)
 
 
-def _published(root: Path, split: str, count: int, seed: int) -> list[Game]:
-    """``count`` games of a published split, drawn by the seed. Raises StageError where it has fewer."""
-    from agentprm_core.envs.alfworld.games import load_games
-
-    found = load_games(root, split)
+def _published(spec: WorldSpec, root: Path, split: str, count: int, seed: int) -> list[Game]:
+    """``count`` published games of a split, drawn by the seed. Raises StageError where there are fewer, or none."""
+    if spec.load is None or split not in spec.published_splits:
+        raise StageError(f"params.yaml: games.source: {spec.name} has no published games of {split}: set generated")
+    theirs = spec.published_splits[split]
+    found = spec.load(root, theirs, None)
     if len(found) < count:
-        raise StageError(f"params.yaml asks for {count} games of {split}, {root} has {len(found)}")
+        raise StageError(f"params.yaml asks for {count} games of {theirs}, {root} has {len(found)}")
     return sorted(random.Random(seed).sample(found, count), key=lambda game: game.id)
 
 
-def _counts(games: list[Game]) -> dict:
-    types = {kind: sum(game.task_type == kind for game in games) for kind in TASK_TYPES}
-    return {"games": len(games), "floor_plans": len({game.floor_plan for game in games}), **types}
+def _counts(games: list[Game], spec: WorldSpec) -> dict:
+    kinds = {kind: sum(game.kind == kind for game in games) for kind in spec.kinds}
+    different = {f"{name}s": len({game.attributes[name] for game in games}) for name in spec.attributes}
+    return {"games": len(games), **different, **kinds}
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from agentprm_core.credit.inverse import INVERSE, RESAMPLED, assemble_inverse
 from agentprm_core.datasets import episodes_from_table, read_table, write_table
 from agentprm_core.improve.proposals import Proposer
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.inverse import InverseEpisode
 from agentprm_core.types import EPISODES, Episode
-from tasks import layout
-from tasks.compute import load_player, use
-from tasks.stage import Stage, StageError
-from tasks.suites import inverse_suite
+from tasks.frame import layout
+from tasks.frame.compute import load_player, use
+from tasks.frame.stage import Stage, StageError
+from tasks.frame.suites import inverse_suite
 
 _PORTION = 512
 """Demonstrations whose actions are drawn as one call."""
@@ -86,7 +86,7 @@ def _others(stage: Stage, path: Path) -> StageError:
     )
 
 
-def _resampled(stage: Stage, policy: Policy) -> pa.Table:
+def _resampled(stage: Stage, policy: Checkpoint) -> pa.Table:
     """Rows of RESAMPLED: what π_{i−1} would do at every demonstrated state but the first of each episode."""
     params = stage.params
     proposer = Proposer(

@@ -23,18 +23,18 @@ from agentprm_core.credit.play_on import play_from_player
 from agentprm_core.credit.shaping import scored_values, shaped_labels, visited_values
 from agentprm_core.credit.turns import Turns, read_turns
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table, write_table
-from agentprm_core.envs import make_world
 from agentprm_core.policy.models import checkpoint_digest
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.types import EPISODES, GAMES, LABELS
-from tasks import layout
-from tasks.compute import load_player, use
+from agentprm_core.worlds import make_world
+from tasks.frame import layout
+from tasks.frame.compute import load_player, use
+from tasks.frame.kept import digest as digest_of
+from tasks.frame.kept import kept
+from tasks.frame.stage import Stage, StageError, run_stage
+from tasks.frame.suites import labels_suite
 from tasks.inverse import label_inverse
-from tasks.kept import digest as digest_of
-from tasks.kept import kept
 from tasks.rollout import new_sampler
-from tasks.stage import Stage, StageError, run_stage
-from tasks.suites import labels_suite
 
 _SCORING_TOKENS = 4096
 """Of a forward pass."""
@@ -82,7 +82,7 @@ def _monte_carlo(stage: Stage, digest: str, aside: Path) -> dict:
 
     The texts of the rollouts stream past: they are never in memory at once, unless another PRM is to read them.
     """
-    from tasks.figures import coverage as draw_coverage
+    from tasks.report.figures import coverage as draw_coverage
 
     section = stage.params.label
     figures = label_monte_carlo(
@@ -144,8 +144,8 @@ def _branching(stage: Stage, digest: str, aside: Path) -> dict:
     label_portion = partial(
         label_branching,
         games=games,
-        make_world=partial(make_world, params.env.engine),
-        play_from=play_from_player(sampler, engine=params.env.engine, max_turns=params.env.max_turns),
+        make_world=partial(make_world, params.env.world),
+        play_from=play_from_player(sampler, world_name=params.env.world, max_turns=params.env.max_turns),
         rollouts=section.continuations,
         gamma=section.gamma,
         validation_share=section.validation_share,

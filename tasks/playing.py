@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Cost, Sampler
 from agentprm_core.policy.server import Endpoint, ServerPlayer
 from agentprm_core.prm.score import score_episodes
@@ -21,10 +21,10 @@ from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
-from tasks.compute import slots
-from tasks.kept import digest
-from tasks.params import decoding_name
-from tasks.stage import Stage
+from tasks.frame.compute import slots
+from tasks.frame.kept import digest
+from tasks.frame.params import decoding_name
+from tasks.frame.stage import Stage
 
 METHODS = ("greedy", "sample", "best_of_n", "best_trajectory", "beam", "lookahead")
 STANDALONE = METHODS[:-1]
@@ -37,7 +37,7 @@ _SCORING_TOKENS = 8192
 
 
 @dataclass(frozen=True)
-class Way:
+class DecodingConfig:
     """One way of playing. ``n`` is of ``best_of_n`` and ``lookahead`` (actions a turn) and ``best_trajectory``
     (episodes a game); ``beam`` keeps ``width`` nodes and draws ``samples`` actions from each; ``lookahead`` imagines
     ``depth`` steps, discounted by ``gamma``. ``prior`` is the weight of log π̂ beside the PRM's score, in all
@@ -49,7 +49,7 @@ class Way:
     n: int
     width: int
     samples: int
-    engine: str
+    world: str
     max_turns: int
     max_action_tokens: int
     slots: int
@@ -64,7 +64,12 @@ class Way:
 
 
 def play_games(
-    policy: Policy, prm: Policy | None, games: Sequence[Game], way: Way, seed: int, world: Policy | None = None
+    policy: Checkpoint,
+    prm: Checkpoint | None,
+    games: Sequence[Game],
+    way: DecodingConfig,
+    seed: int,
+    world: Checkpoint | None = None,
 ) -> list[Episode]:
     """Every game once, sorted by id; ``extra`` holds all that finding the episode cost: ``cost`` and ``world_steps``,
     and of ``lookahead`` ``saved``, the share of all steps of all games that were imagined by ``world``.
@@ -83,12 +88,12 @@ def play_games(
     return sorted(played, key=lambda episode: episode.game_id)
 
 
-def play_trajectories(policy: Policy, games: Sequence[Game], way: Way, seed: int) -> list[Episode]:
+def play_trajectories(policy: Checkpoint, games: Sequence[Game], way: DecodingConfig, seed: int) -> list[Episode]:
     """``way.n`` episodes of every game, which ``best_trajectory`` chooses among: the same whatever PRM does."""
     return _stepped(_sampler(policy, way), starts(games, way.n, seed), way)
 
 
-def best_of_each_game(played: Sequence[Episode], prm: Policy) -> list[Episode]:
+def best_of_each_game(played: Sequence[Episode], prm: Checkpoint) -> list[Episode]:
     """Of each game the episode whose last action scores best, at the cost of all; sorted by id."""
     played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
     scored = score_episodes(prm.model, prm.renderer, played, _SCORING_TOKENS)
@@ -102,15 +107,15 @@ def best_of_each_game(played: Sequence[Episode], prm: Policy) -> list[Episode]:
     return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]
 
 
-def way_of_rollouts(stage: Stage, policy: Policy, **how: object) -> Way:
+def way_of_rollouts(stage: Stage, policy: Checkpoint, **how: object) -> DecodingConfig:
     """A way of playing training games, as rollouts do: their engine, length, decoding and slots, half of these for a
     PRM. ``how``: ``method``, ``temperature``, ``prior``, and ``n`` or ``width`` and ``samples``."""
     params = stage.params
     context = min(params.model.context, policy.model.config.max_position_embeddings)
     sizes = {"n": 1, "width": 1, "samples": 1}
-    return Way(
+    return DecodingConfig(
         constrained=params.rollout.constrained,
-        engine=params.env.engine,
+        world=params.env.world,
         max_turns=params.env.max_turns,
         max_action_tokens=params.model.max_action_tokens,
         slots=slots(stage, policy, params.rollout.slots, context, 2, ("search.beam.width", how.get("width", 1))),
@@ -120,14 +125,16 @@ def way_of_rollouts(stage: Stage, policy: Policy, **how: object) -> Way:
 
 
 def outcomes_digest(
-    policy: Policy, prm: Policy | None, games: Sequence[Game], way: Way, seed: int, *more: object
+    policy: Checkpoint, prm: Checkpoint | None, games: Sequence[Game], way: DecodingConfig, seed: int, *more: object
 ) -> str:
     """What decides how :func:`play_games` ends; the number of slots does not."""
-    drawn = [(game.id, game.problem) for game in games]
+    drawn = [(game.id, game.payload) for game in games]
     return digest(policy.digest, str(policy.model.dtype), prm and prm.digest, replace(way, slots=0), seed, drawn, *more)
 
 
-def play_headroom(policy: Policy, games: Sequence[Game], way: Way, seed: int, plays: int) -> list[Episode]:
+def play_headroom(
+    policy: Checkpoint, games: Sequence[Game], way: DecodingConfig, seed: int, plays: int
+) -> list[Episode]:
     """Best-of-N under the true Q, by ``plays`` continuations of each candidate: what choosing among its own samples can
     give a policy at all. What the continuations read counts as the PRM's, their actions as steps of the world."""
     begun = starts(games, 1, seed)
@@ -136,7 +143,7 @@ def play_headroom(policy: Policy, games: Sequence[Game], way: Way, seed: int, pl
         {start.seed: start.game for start in begun},
         plays=plays,
         gamma=way.gamma,
-        engine=way.engine,
+        world_name=way.world,
         max_turns=way.max_turns,
     )
     played = _stepped(Chooser(_sampler(policy, way), oracle, way.n), begun, way)
@@ -144,7 +151,7 @@ def play_headroom(policy: Policy, games: Sequence[Game], way: Way, seed: int, pl
     return sorted(spent, key=lambda episode: episode.game_id)
 
 
-def play_served(endpoint: Endpoint, games: Sequence[Game], way: Way, seed: int) -> list[Episode]:
+def play_served(endpoint: Endpoint, games: Sequence[Game], way: DecodingConfig, seed: int) -> list[Episode]:
     """Every game once by the policy behind ``endpoint``, greedily or sampled, sorted by id."""
     with ServerPlayer(
         endpoint,
@@ -156,13 +163,13 @@ def play_served(endpoint: Endpoint, games: Sequence[Game], way: Way, seed: int) 
         return sorted(_stepped(player, starts(games, 1, seed), way), key=lambda episode: episode.game_id)
 
 
-def scores(prm: Policy, episodes: Sequence[Episode]) -> dict[str, float]:
+def scores(prm: Checkpoint, episodes: Sequence[Episode]) -> dict[str, float]:
     """{game: mean Q_φ of the episode's actions}."""
     scored = score_episodes(prm.model, prm.renderer, episodes, _SCORING_TOKENS)
     return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored)}
 
 
-def _sampler(policy: Policy, way: Way) -> Sampler:
+def _sampler(policy: Checkpoint, way: DecodingConfig) -> Sampler:
     return Sampler(
         policy,
         slots=way.slots,
@@ -173,11 +180,11 @@ def _sampler(policy: Policy, way: Way) -> Sampler:
     )
 
 
-def _temperature(way: Way) -> float:
+def _temperature(way: DecodingConfig) -> float:
     return 0.0 if way.method == "greedy" else way.temperature
 
 
-def _played(sampler: Sampler, prm: Policy | None, begun: list[Start], way: Way) -> list[Episode]:
+def _played(sampler: Sampler, prm: Checkpoint | None, begun: list[Start], way: DecodingConfig) -> list[Episode]:
     if way.method == "beam":
         scorer = PrmScorer(prm, slots=sampler.seats, context=sampler.context, max_action_tokens=way.max_action_tokens)
         beam = BeamSearch(sampler, scorer, width=way.width, samples=way.samples, prior=way.prior)
@@ -187,16 +194,18 @@ def _played(sampler: Sampler, prm: Policy | None, begun: list[Start], way: Way) 
     return _stepped(sampler, begun, way)
 
 
-def _stepped(player: Player, begun: list[Start], way: Way) -> list[Episode]:
+def _stepped(player: Player, begun: list[Start], way: DecodingConfig) -> list[Episode]:
     """Every step of the world is one of the episode's."""
     return [replace(e, extra={**e.extra, "world_steps": e.length}) for e in play(player, begun, **_worlds(way))]
 
 
-def _worlds(way: Way) -> dict:
-    return {"engine": way.engine, "max_turns": way.max_turns, "progress": sys.stderr.isatty()}
+def _worlds(way: DecodingConfig) -> dict:
+    return {"world_name": way.world, "max_turns": way.max_turns, "progress": sys.stderr.isatty()}
 
 
-def _ahead(policy: Policy, prm: Policy, world: Policy, begun: list[Start], way: Way) -> list[Episode]:
+def _ahead(
+    policy: Checkpoint, prm: Checkpoint, world: Checkpoint, begun: list[Start], way: DecodingConfig
+) -> list[Episode]:
     """Each with the world model's seats beside the policy's, so fewer games at once."""
     context = min(way.context, policy.model.config.max_position_embeddings)
     seats = max(1, way.slots // (1 + way.n))

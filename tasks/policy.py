@@ -7,12 +7,12 @@ pass a gate, later ones are drawn from the policy as it changes.
 
 from __future__ import annotations
 
-from agentprm_core.datasets import whole, write_table
-from agentprm_core.policy.models import load_policy, save_policy
-from tasks import layout
-from tasks.compute import use
-from tasks.lineage import parents
-from tasks.stage import Stage, run_stage, write_json
+from agentprm_core.datasets import atomic_write, write_table
+from agentprm_core.policy.models import load_checkpoint, save_checkpoint
+from tasks.frame import layout
+from tasks.frame.compute import use
+from tasks.frame.lineage import parents
+from tasks.frame.stage import Stage, run_stage, write_json
 from tasks.trust import trusted
 from tasks.updates import UPDATES
 from tasks.watching import tell
@@ -23,12 +23,12 @@ def work(stage: Stage) -> None:
     use(stage.params.compute)
     i, method = stage.iteration, stage.params.policy.method
     stage.read(layout.prm(i), layout.policy(stage.prev))
-    policy = load_policy(layout.policy(stage.prev), device=stage.params.compute.device)
+    policy = load_checkpoint(layout.policy(stage.prev), device=stage.params.compute.device)
     shown = trusted(stage, policy) if method == "online_dpo" else {}
     model, figures, pairs = UPDATES[method](stage, policy)
     curve = figures.pop("curve")
-    with whole(layout.policy(i)) as folder:
-        digest = save_policy(model, policy.tokenizer, folder)
+    with atomic_write(layout.policy(i)) as folder:
+        digest = save_checkpoint(model, policy.tokenizer, folder, instruction=policy.renderer.instruction)
     write_table(pairs, layout.pairs(i))
     write_json(curve, layout.PLOTS / f"policy-{i}.json")
     stage.report_training({**figures, **shown, "last": curve[-1]}, curve)

@@ -16,8 +16,8 @@ from transformers import PreTrainedModel
 
 from agentprm_core.branches import BRANCHES
 from agentprm_core.credit.branching import branch_values
-from agentprm_core.datasets import episodes_from_table, read_table, whole
-from agentprm_core.policy.models import Policy, load_policy, new_model, save_policy
+from agentprm_core.datasets import atomic_write, episodes_from_table, read_table
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model, save_checkpoint
 from agentprm_core.prm.by_turn import scores_by_turn
 from agentprm_core.prm.inverse import InverseSettings, train_inverse
 from agentprm_core.prm.model import likelihood_weight, new_prm
@@ -26,10 +26,10 @@ from agentprm_core.prm.rows import Labelled, Tried
 from agentprm_core.prm.score import score_actions, score_episodes
 from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.types import EPISODES, LABELS
-from tasks import layout
-from tasks.compute import several_processes, training_settings, use
+from tasks.frame import layout
+from tasks.frame.compute import several_processes, training_settings, use
+from tasks.frame.stage import Stage, StageError, run_stage, write_json
 from tasks.inverse import inverse_episodes
-from tasks.stage import Stage, StageError, run_stage, write_json
 
 Trained = tuple[PreTrainedModel, dict, list[Labelled]]
 """The model, the trainer's figures, and the held-out episodes to measure its ranking at."""
@@ -40,10 +40,10 @@ def work(stage: Stage) -> None:
     use(stage.params.compute)
     section, i = stage.params.prm, stage.iteration
     stage.read(layout.rollouts(i), layout.policy(stage.prev))
-    policy = load_policy(layout.policy(stage.prev), device=stage.params.compute.device)
+    policy = load_checkpoint(layout.policy(stage.prev), device=stage.params.compute.device)
     model, figures, held_out = (_inverse if section.loss == "inverse" else _labelled)(stage, policy)
-    with whole(layout.prm(i)) as folder:
-        save_policy(model, policy.tokenizer, folder, kind="prm")
+    with atomic_write(layout.prm(i)) as folder:
+        save_checkpoint(model, policy.tokenizer, folder, kind="prm", instruction=policy.renderer.instruction)
     curve = figures.pop("curve")
     write_json(curve, layout.PLOTS / f"prm-{i}.json")
     figures["by_turn"] = by_turn(model, policy, held_out, section.batch_tokens)
@@ -52,7 +52,7 @@ def work(stage: Stage) -> None:
     stage.wrote(layout.prm(i))
 
 
-def _labelled(stage: Stage, policy: Policy) -> Trained:
+def _labelled(stage: Stage, policy: Checkpoint) -> Trained:
     """From the labels of the stage before."""
     section = stage.params.prm
     stage.read(layout.labels(stage.iteration))
@@ -68,13 +68,13 @@ def _labelled(stage: Stage, policy: Policy) -> Trained:
         margin=section.margin,
         beta=section.beta,
         gamma=stage.params.label.gamma,
-        lam=section.lam,
+        gae_lambda=section.gae_lambda,
         targets=section.targets,
     )
     return *train_prm(train, policy.renderer, start(stage, policy), settings, stage.scratch, held_out), held_out
 
 
-def _inverse(stage: Stage, policy: Policy) -> Trained:
+def _inverse(stage: Stage, policy: Checkpoint) -> Trained:
     """From experts' and learners' turns. What was tried beside the held-out ones, with its outcomes, measures only."""
     section = stage.params.prm
     stage.read(layout.inverse(stage.iteration), layout.DEMOS)
@@ -133,12 +133,12 @@ def check_pairs(items: Sequence[Labelled], margin: float, where: Path) -> None:
     )
 
 
-def start(stage: Stage, policy: Policy):
+def start(stage: Stage, policy: Checkpoint):
     """The model to train: the PRM of the iteration before, or one on the trunk of π_{i−1}, of π₀, or on a fresh one."""
     section, model = stage.params.prm, stage.params.model
     if section.start == "prm" and stage.prev:
         stage.read(layout.prm(stage.prev))
-        before = load_policy(layout.prm(stage.prev), kind="prm", device=stage.params.compute.device).model
+        before = load_checkpoint(layout.prm(stage.prev), kind="prm", device=stage.params.compute.device).model
         if likelihood_weight(before) != section.likelihood:
             raise StageError(
                 f"{layout.prm(stage.prev)} was trained with likelihood {likelihood_weight(before)}, prm.likelihood is "
@@ -148,13 +148,13 @@ def start(stage: Stage, policy: Policy):
     if section.start in ("previous", "prm"):
         return new_prm(policy.model, section.likelihood)
     if section.start == "sft":
-        return new_prm(load_policy(layout.policy(0), device=stage.params.compute.device).model, section.likelihood)
+        return new_prm(load_checkpoint(layout.policy(0), device=stage.params.compute.device).model, section.likelihood)
     sizes = {name: getattr(model, name) for name in ("width", "layers", "heads", "kv_heads", "context")}
     fresh = new_model(policy.tokenizer, **sizes, seed=stage.seed).to(stage.params.compute.device)
     return new_prm(fresh, section.likelihood)
 
 
-def ranking(model, policy: Policy, held_out: Sequence[Labelled], stage: Stage) -> dict:
+def ranking(model, policy: Checkpoint, held_out: Sequence[Labelled], stage: Stage) -> dict:
     """The PRM's order of the actions tried at held-out states, against that of their measured returns.
 
     ``ranking`` leaves out pairs whose returns differ by ``prm.ranking_margin`` or less, which the noise of a few plays
@@ -174,7 +174,7 @@ def ranking(model, policy: Policy, held_out: Sequence[Labelled], stage: Stage) -
     return figures | {"choosing": choice_gain(*measured, seed=stage.seed)}
 
 
-def by_turn(model: PreTrainedModel, policy: Policy, held_out: Sequence[Labelled], batch_tokens: int) -> list[dict]:
+def by_turn(model: PreTrainedModel, policy: Checkpoint, held_out: Sequence[Labelled], batch_tokens: int) -> list[dict]:
     """The PRM's scores of held-out episodes, turn by turn."""
     episodes = [item.episode for item in held_out]
     return scores_by_turn(score_episodes(model, policy.renderer, episodes, batch_tokens), episodes)

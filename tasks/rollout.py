@@ -21,23 +21,23 @@ import pyarrow as pa
 from agentprm_core.branches import BRANCHES, Point, play_branches, random_commands, undecided
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import (
+    atomic_write,
     episodes_from_table,
     episodes_to_table,
     games_from_table,
     read_table,
-    whole,
     write_table,
 )
 from agentprm_core.exploration import play_exploring
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
-from tasks import layout
-from tasks.compute import load_player, slots, use
-from tasks.kept import digest, kept
-from tasks.stage import Stage, run_stage
-from tasks.suites import rollouts_suite
+from tasks.frame import layout
+from tasks.frame.compute import load_player, slots, use
+from tasks.frame.kept import digest, kept
+from tasks.frame.stage import Stage, run_stage
+from tasks.frame.suites import rollouts_suite
 
 _PORTIONS = 8
 """A rollout is kept in so many portions (fewer where they would leave slots empty): a kill costs one."""
@@ -72,7 +72,7 @@ def work(stage: Stage) -> None:
     )
     episodes = list(episodes_from_table(rollouts))
     branches = _branches(stage, policy, episodes, {game.id: game for game in games}, scratch)
-    with whole(layout.rollouts(stage.iteration)) as folder:
+    with atomic_write(layout.rollouts(stage.iteration)) as folder:
         folder.mkdir()
         write_table(rollouts, folder / layout.episodes(stage.iteration).name)
         write_table(branches, folder / layout.branches(stage.iteration).name)
@@ -91,7 +91,7 @@ def share_of(games: list[Game], count: int, stage: Stage, backwards: bool = Fals
     return sorted((order[(first + i) % len(order)] for i in range(count)), key=lambda game: game.id)
 
 
-def new_sampler(stage: Stage, policy: Policy, temperature: float) -> Sampler:
+def new_sampler(stage: Stage, policy: Checkpoint, temperature: float) -> Sampler:
     section = stage.params.rollout
     context = min(stage.params.model.context, policy.model.config.max_position_embeddings)
     return Sampler(
@@ -134,16 +134,16 @@ def _parts(stage: Stage, begun: list[Start]) -> Iterator[tuple[int, list[Start]]
     return enumerate(begun[at : at + size] for at in range(0, len(begun), size))
 
 
-def _portion(stage: Stage, policy: Policy, begun: list[Start]) -> pa.Table:
+def _portion(stage: Stage, policy: Checkpoint, begun: list[Start]) -> pa.Table:
     played = played_by(stage, policy, begun)
     return episodes_to_table(played, iteration=stage.iteration, method="policy", policy=policy.digest)
 
 
-def played_by(stage: Stage, policy: Policy, begun: list[Start]) -> Iterator[Episode]:
+def played_by(stage: Stage, policy: Checkpoint, begun: list[Start]) -> Iterator[Episode]:
     """The policy as it is; and where params.yaml asks for it, steered in the last episodes of every game, and drawn
     to what it rarely did."""
     section, env = stage.params.rollout, stage.params.env
-    how = {"engine": env.engine, "max_turns": env.max_turns, "progress": sys.stderr.isatty()}
+    how = {"world_name": env.world, "max_turns": env.max_turns, "progress": sys.stderr.isatty()}
     first_steered = section.episodes_per_game - round(section.steered * section.episodes_per_game)
     for steered in (False, True):
         own = [start for start in begun if (start.index >= first_steered) == steered]
@@ -156,7 +156,9 @@ def played_by(stage: Stage, policy: Policy, begun: list[Start]) -> Iterator[Epis
                 yield from play(sampler, own, **how)
 
 
-def _branches(stage: Stage, policy: Policy, episodes: list[Episode], games: dict[str, Game], scratch: Path) -> pa.Table:
+def _branches(
+    stage: Stage, policy: Checkpoint, episodes: list[Episode], games: dict[str, Game], scratch: Path
+) -> pa.Table:
     """Branching rollouts at states of training and of validation games, as many of each as params.yaml says."""
     section, env, label = stage.params.rollout.branch, stage.params.env, stage.params.label
     ids = sorted(games)
@@ -178,7 +180,7 @@ def _branches(stage: Stage, policy: Policy, episodes: list[Episode], games: dict
                 [point for point, _ in part],
                 [actions for _, actions in part],
                 continuations=continuations,
-                engine=env.engine,
+                world_name=env.world,
                 max_turns=env.max_turns,
                 seed=stage.seed,
                 progress=sys.stderr.isatty(),

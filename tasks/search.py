@@ -17,15 +17,15 @@ from functools import partial
 import pyarrow as pa
 
 from agentprm_core.datasets import episodes_from_table, episodes_to_table, games_from_table, read_table, write_table
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.types import EPISODES, GAMES, Game
-from tasks import layout
-from tasks.compute import load_player, use
-from tasks.kept import kept
-from tasks.playing import Way, outcomes_digest, play_games, way_of_rollouts
+from tasks.frame import layout
+from tasks.frame.compute import load_player, use
+from tasks.frame.kept import kept
+from tasks.frame.stage import Stage, run_stage
+from tasks.frame.suites import rollouts_suite
+from tasks.playing import DecodingConfig, outcomes_digest, play_games, way_of_rollouts
 from tasks.rollout import share_of
-from tasks.stage import Stage, run_stage
-from tasks.suites import rollouts_suite
 from tasks.trust import trusted
 
 _PORTIONS = 4
@@ -59,7 +59,7 @@ def work(stage: Stage) -> None:
     stage.wrote(layout.searched(i))
 
 
-def search(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> pa.Table:
+def search(stage: Stage, policy: Checkpoint, prm: Checkpoint, games: Sequence[Game]) -> pa.Table:
     """Rows of EPISODES: each game once."""
     section = stage.params.search
     how = {"temperature": section.temperature, "prior": section.prior, **section.beam.model_dump()}
@@ -74,7 +74,7 @@ def search(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game]) -> 
     return pa.concat_tables(tables)
 
 
-def _played(stage: Stage, policy: Policy, prm: Policy, games: Sequence[Game], way: Way) -> pa.Table:
+def _played(stage: Stage, policy: Checkpoint, prm: Checkpoint, games: Sequence[Game], way: DecodingConfig) -> pa.Table:
     played = play_games(policy, prm, games, way, stage.seed)
     return episodes_to_table(played, iteration=stage.iteration, method=way.name, policy=policy.digest)
 

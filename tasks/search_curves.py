@@ -30,15 +30,22 @@ import pyarrow as pa
 
 from agentprm_core.datasets import write_table
 from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.search.efficiency import efficiency
 from agentprm_core.types import Episode, Game
-from tasks.compute import load_player, quiet
 from tasks.evaluate import find_games, playing_arguments, way_from
-from tasks.kept import kept
-from tasks.playing import Way, best_of_each_game, outcomes_digest, play_games, play_headroom, play_trajectories
-from tasks.reports import aligned
-from tasks.stage import EXPECTED, write_json
+from tasks.frame.compute import load_player, quiet
+from tasks.frame.kept import kept
+from tasks.frame.stage import EXPECTED, write_json
+from tasks.playing import (
+    DecodingConfig,
+    best_of_each_game,
+    outcomes_digest,
+    play_games,
+    play_headroom,
+    play_trajectories,
+)
+from tasks.report.text import aligned
 
 ALONE = "policy"
 """In the PRM's place where none chooses."""
@@ -54,13 +61,17 @@ class Cell:
     """One way of playing under one PRM."""
 
     prm: str
-    way: Way
+    way: DecodingConfig
     plays: int = 0
     """Of the oracle: continuations of each candidate."""
 
 
 def plan(
-    prms: Sequence[str], way: Way, best_of: Sequence[int], beams: Sequence[tuple[int, int]], plays: int | None
+    prms: Sequence[str],
+    way: DecodingConfig,
+    best_of: Sequence[int],
+    beams: Sequence[tuple[int, int]],
+    plays: int | None,
 ) -> list[Cell]:
     """Every cell, the cheap ones first. ``plays``: of the oracle, None for none. Those that no prior decides have none,
     so that another prior keeps them."""
@@ -75,8 +86,8 @@ def plan(
 
 def measure(
     cells: Sequence[Cell],
-    policy: Policy,
-    prms: Mapping[str, Policy],
+    policy: Checkpoint,
+    prms: Mapping[str, Checkpoint],
     games: Sequence[Game],
     split: str,
     seed: int,
@@ -169,12 +180,12 @@ def main() -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure what the command line says, write and print it."""
-    from tasks.figures import search_curves
+    from tasks.report.figures import search_curves
 
     quiet()
     policy = load_player(arguments.policy, arguments)
     prms = {name: load_player(path, arguments, "prm") for name, path in arguments.prm}
-    games = find_games(arguments.games, arguments.split, arguments.limit)
+    games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
     way = way_from(arguments, policy.model.config.max_position_embeddings, method="sample", n=1, width=1, samples=1)
     cells = plan(list(prms), way, arguments.best_of, arguments.beams, arguments.oracle)
     outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")
@@ -190,12 +201,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _played(
     cell: Cell,
-    policy: Policy,
-    prm: Policy | None,
+    policy: Checkpoint,
+    prm: Checkpoint | None,
     games: Sequence[Game],
     split: str,
     seed: int,
-    trajectories: Callable[[Way], Sequence[Episode]],
+    trajectories: Callable[[DecodingConfig], Sequence[Episode]],
 ) -> pa.Table:
     if cell.plays:
         episodes = play_headroom(policy, games, cell.way, seed, cell.plays)

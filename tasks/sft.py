@@ -6,18 +6,19 @@ without LoRA, which may write reasons for the expert's actions first. The same c
 
 from __future__ import annotations
 
-from agentprm_core.datasets import episodes_from_table, read_table, whole
+from agentprm_core.datasets import atomic_write, episodes_from_table, read_table
 from agentprm_core.improve.rationale import rationalised
 from agentprm_core.improve.sft import SftSettings, train_sft
-from agentprm_core.policy.models import Policy, load_policy, new_model, save_policy
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model, save_checkpoint
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import EPISODES, Episode
-from tasks import layout
-from tasks.compute import several_processes, training_settings, use
-from tasks.lineage import parents
-from tasks.params import Lora, Params, Sft
-from tasks.stage import Stage, StageError, run_stage, write_json
+from agentprm_core.worlds import world_spec
+from tasks.frame import layout
+from tasks.frame.compute import several_processes, training_settings, use
+from tasks.frame.lineage import parents
+from tasks.frame.params import Lora, Params, Sft
+from tasks.frame.stage import Stage, StageError, run_stage, write_json
 
 
 def work(stage: Stage) -> None:
@@ -36,8 +37,8 @@ def work(stage: Stage) -> None:
         observation_weight=section.observation_weight,
     )
     model, metrics = train_sft(demos, policy.renderer, policy.model, settings, stage.scratch)
-    with whole(layout.policy(0)) as folder:
-        digest = save_policy(model, policy.tokenizer, folder)
+    with atomic_write(layout.policy(0)) as folder:
+        digest = save_checkpoint(model, policy.tokenizer, folder, instruction=policy.renderer.instruction)
     curve = metrics.pop("curve")
     write_json(curve, layout.PLOTS / "sft.json")
     stage.report_training({**metrics, "parameters": model.num_parameters(), "vocabulary": len(policy.tokenizer)}, curve)
@@ -46,14 +47,16 @@ def work(stage: Stage) -> None:
     stage.wrote(layout.policy(0))
 
 
-def starting_policy(params: Params, demos: list[Episode], seed: int) -> Policy:
+def starting_policy(params: Params, demos: list[Episode], seed: int) -> Checkpoint:
     """The model before it has seen a demonstration."""
     section = params.model
     if section.source != "scratch":
-        policy = load_policy(section.source, device=params.compute.device)
+        policy = load_checkpoint(
+            section.source, device=params.compute.device, instruction=world_spec(params.env.world).instruction
+        )
         return with_lora(policy, section.lora) if section.lora.rank else policy
     texts = {text for demo in demos for turn in demo.turns for text in (turn.observation, *turn.admissible)}
-    tokenizer = train_tokenizer(sorted(texts), section.context)
+    tokenizer = train_tokenizer(sorted(texts), section.context, world_spec(params.env.world).phrases)
     model = new_model(
         tokenizer,
         width=section.width,
@@ -63,10 +66,10 @@ def starting_policy(params: Params, demos: list[Episode], seed: int) -> Policy:
         context=section.context,
         seed=seed,
     )
-    return Policy(model.to(params.compute.device), tokenizer, make_renderer(tokenizer), digest="untrained")
+    return Checkpoint(model.to(params.compute.device), tokenizer, make_renderer(tokenizer), digest="untrained")
 
 
-def with_reasons(policy: Policy, demos: list[Episode], section: Sft) -> list[Episode]:
+def with_reasons(policy: Checkpoint, demos: list[Episode], section: Sft) -> list[Episode]:
     """The demonstrations with a reason for each action, by the policy that is to learn them.
 
     Raises StageError for a policy that writes none.
@@ -78,7 +81,7 @@ def with_reasons(policy: Policy, demos: list[Episode], section: Sft) -> list[Epi
     return rationalised(policy, demos, max_tokens=section.reason_tokens, batch_tokens=section.batch_tokens)
 
 
-def with_lora(policy: Policy, section: Lora) -> Policy:
+def with_lora(policy: Checkpoint, section: Lora) -> Checkpoint:
     """The same policy with a fresh LoRA adapter to train."""
     from peft import LoraConfig, get_peft_model
 
@@ -88,7 +91,7 @@ def with_lora(policy: Policy, section: Lora) -> Policy:
         target_modules=list(section.modules),
         task_type="CAUSAL_LM",
     )
-    return Policy(get_peft_model(policy.model, lora), policy.tokenizer, policy.renderer, policy.digest)
+    return Checkpoint(get_peft_model(policy.model, lora), policy.tokenizer, policy.renderer, policy.digest)
 
 
 if __name__ == "__main__":

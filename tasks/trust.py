@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from agentprm_core.datasets import episodes_from_table, read_table
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.types import EPISODES
-from tasks import layout
+from tasks.frame import layout
+from tasks.frame.stage import Stage, StageError, read_json
 from tasks.gain import required_gain
-from tasks.stage import Stage, StageError, read_json
 
 
-def trusted(stage: Stage, policy: Policy) -> dict:
+def trusted(stage: Stage, policy: Checkpoint) -> dict:
     """The figures of what params.yaml requires of this iteration's PRM, trained on ``policy``'s rollouts.
 
     Raises:

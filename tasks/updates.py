@@ -22,12 +22,12 @@ from agentprm_core.improve.pairs import PairCounts
 from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
 from agentprm_core.improve.rft import expert_like, successes
 from agentprm_core.improve.sft import SftSettings, train_sft
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.types import EPISODES, PAIRS, Episode
-from tasks import layout
-from tasks.compute import load_player, several_processes, training_settings
-from tasks.stage import Stage
-from tasks.suites import pairs_suite
+from tasks.frame import layout
+from tasks.frame.compute import load_player, several_processes, training_settings
+from tasks.frame.stage import Stage
+from tasks.frame.suites import pairs_suite
 from tasks.watching import judged, watch
 
 _PROBED = 256
@@ -40,7 +40,7 @@ Updated = tuple[PreTrainedModel, dict, pa.Table]
 """The model, the trainer's figures, and rows of PAIRS (none where the method makes none)."""
 
 
-def online_dpo(stage: Stage, policy: Policy) -> Updated:
+def online_dpo(stage: Stage, policy: Checkpoint) -> Updated:
     """Preferences of the PRM among the policy's own actions. The pairs it begins with pass a gate first."""
     episodes = rollouts(stage)
     if stage.params.compute.processes > 1:
@@ -56,7 +56,7 @@ def online_dpo(stage: Stage, policy: Policy) -> Updated:
     return model, {**figures, "first": first, **judged(watching)}, pairs
 
 
-def expert_iteration(stage: Stage, policy: Policy) -> Updated:
+def expert_iteration(stage: Stage, policy: Checkpoint) -> Updated:
     """Imitation of what the search won: the policy's own play with the PRM choosing (:mod:`tasks.search`). Or of what
     ends in it as demonstrations do (``policy.imitates: expert_like``), by the PRM alone."""
     stage.read(layout.searched(stage.iteration))
@@ -89,13 +89,13 @@ def knows_an_end(stage: Stage, searched: Sequence[Episode], alike: Sequence[Epis
     return {"out_of_actions": out, "out_of_actions_imitated": out_alike}
 
 
-def rft(stage: Stage, policy: Policy) -> Updated:
+def rft(stage: Stage, policy: Checkpoint) -> Updated:
     """Imitation of its own successes."""
     episodes = rollouts(stage)
     return _imitation(stage, episodes, successes(episodes), policy)
 
 
-def _imitation(stage: Stage, offered: Sequence[Episode], kept: Sequence[Episode], policy: Policy) -> Updated:
+def _imitation(stage: Stage, offered: Sequence[Episode], kept: Sequence[Episode], policy: Checkpoint) -> Updated:
     section = stage.params.policy
     settings = SftSettings(
         **training_settings(stage, section),
@@ -109,12 +109,12 @@ def _imitation(stage: Stage, offered: Sequence[Episode], kept: Sequence[Episode]
     return model, figures | counts, PAIRS.empty_table()
 
 
-def grpo(stage: Stage, policy: Policy) -> Updated:
+def grpo(stage: Stage, policy: Checkpoint) -> Updated:
     """Every turn by the advantage of its trajectory."""
     return _gradient(stage, policy, grpo_advantages)
 
 
-def gigpo(stage: Stage, policy: Policy) -> Updated:
+def gigpo(stage: Stage, policy: Checkpoint) -> Updated:
     """The trajectory's advantage, and that of the turn among those in the same state."""
     section, label = stage.params.policy, stage.params.label
     return _gradient(
@@ -124,7 +124,7 @@ def gigpo(stage: Stage, policy: Policy) -> Updated:
     )
 
 
-UPDATES: dict[str, Callable[[Stage, Policy], Updated]] = {
+UPDATES: dict[str, Callable[[Stage, Checkpoint], Updated]] = {
     "expert_iteration": expert_iteration,
     "online_dpo": online_dpo,
     "rft": rft,
@@ -161,7 +161,7 @@ def anchor(stage: Stage) -> PreTrainedModel | None:
     if stage.params.policy.anchor == "previous":
         return None
     stage.read(layout.policy(0))
-    return load_policy(layout.policy(0)).model  # on the CPU: only its weights are copied
+    return load_checkpoint(layout.policy(0)).model  # on the CPU: only its weights are copied
 
 
 def replayed(stage: Stage, visited: int) -> list[Episode]:
@@ -177,7 +177,7 @@ def replayed(stage: Stage, visited: int) -> list[Episode]:
 
 
 def first_pairs(
-    episodes: Sequence[Episode], policy: Policy, prm: Policy, settings: DpoSettings
+    episodes: Sequence[Episode], policy: Checkpoint, prm: Checkpoint, settings: DpoSettings
 ) -> tuple[pa.Table, PairCounts]:
     """Rows of PAIRS drawn from π_{i−1} at the states of these episodes, and what became of all states."""
     proposer = new_proposer(policy, settings)
@@ -196,7 +196,7 @@ def first_pairs(
     return pa.table(columns, schema=PAIRS), counts
 
 
-def _gradient(stage: Stage, policy: Policy, advantages: Callable[[Turns], np.ndarray]) -> Updated:
+def _gradient(stage: Stage, policy: Checkpoint, advantages: Callable[[Turns], np.ndarray]) -> Updated:
     section, episodes = stage.params.policy, rollouts(stage)
     turns = read_turns(layout.episodes(stage.iteration))
     by_episode = np.split(advantages(turns), turns.starts_E[1:])

@@ -13,23 +13,23 @@ from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.improve.monitor import described, verdict
 from agentprm_core.improve.online_dpo import DpoSettings, new_proposer
 from agentprm_core.improve.watch import Probe, Returns, Watch
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.rows import Labelled
 from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.rollout import play, starts
 from agentprm_core.types import GAMES, Episode
-from tasks import layout
-from tasks.compute import training_settings
+from tasks.frame import layout
+from tasks.frame.compute import training_settings
+from tasks.frame.stage import Stage
 from tasks.prm import labelled
 from tasks.rollout import new_sampler
-from tasks.stage import Stage
 
 TAG = "reward_hacking"
 """On the MLflow run of the stage: ``none``, or the signals that fired with their steps."""
 
 
-def watch(stage: Stage, policy: Policy, prm: Policy, settings: DpoSettings) -> list[Watch]:
+def watch(stage: Stage, policy: Checkpoint, prm: Checkpoint, settings: DpoSettings) -> list[Watch]:
     """The callback of the update that is to be watched; none where ``policy.monitor.every`` is 0."""
     section = stage.params.policy.monitor
     if not section.every:
@@ -65,7 +65,7 @@ def judged(watching: Sequence[Watch]) -> dict:
     return {"monitor": verdict(watching[0].looks)} if watching else {}
 
 
-def _auditor(stage: Stage, policy: Policy, held_out: Sequence[Labelled]) -> Policy:
+def _auditor(stage: Stage, policy: Checkpoint, held_out: Sequence[Labelled]) -> Checkpoint:
     section = stage.params.prm
     settings = PrmSettings(
         **{**training_settings(stage, section), "save_every": 0},
@@ -75,10 +75,10 @@ def _auditor(stage: Stage, policy: Policy, held_out: Sequence[Labelled]) -> Poli
     model, _ = train_prm(
         held_out, policy.renderer, new_prm(policy.model, section.likelihood), settings, stage.scratch / "auditor"
     )
-    return Policy(model.eval(), policy.tokenizer, policy.renderer, "")
+    return Checkpoint(model.eval(), policy.tokenizer, policy.renderer, "")
 
 
-def _played(stage: Stage, policy: Policy, ids: Sequence[str]) -> dict:
+def _played(stage: Stage, policy: Checkpoint, ids: Sequence[str]) -> dict:
     """How to play these games, the same way each time, and how to count what comes of it."""
     if not ids:
         return {}
@@ -88,6 +88,6 @@ def _played(stage: Stage, policy: Policy, ids: Sequence[str]) -> dict:
 
     def again() -> list[Episode]:
         sampler = new_sampler(stage, policy, params.rollout.temperature)
-        return list(play(sampler, begun, engine=params.env.engine, max_turns=params.env.max_turns))
+        return list(play(sampler, begun, world_name=params.env.world, max_turns=params.env.max_turns))
 
     return {"play": again, "returns": Returns(params.label.gamma, params.label.outcome)}

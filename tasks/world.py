@@ -11,31 +11,31 @@ import hashlib
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import episodes_from_table, read_table
 from agentprm_core.improve.sft import SftSettings
-from agentprm_core.policy.models import Policy, load_policy
+from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.search.world_model import LearntModel, observation_accuracy, train_world_model
 from agentprm_core.training.trainer import hash_tensors
 from agentprm_core.types import EPISODES, Episode
-from tasks import layout
-from tasks.compute import playing_dtype, training_settings
+from tasks.frame import layout
+from tasks.frame.compute import playing_dtype, training_settings
+from tasks.frame.stage import Stage
 from tasks.playing import MAX_OBSERVATION_TOKENS
-from tasks.stage import Stage
 
 _CHECKED = 64
 """Held-out episodes that observations are imagined of."""
 
 
-def world_model(stage: Stage) -> tuple[Policy, dict]:
+def world_model(stage: Stage) -> tuple[Checkpoint, dict]:
     """The model, and its figures: ``observation_loss`` and ``observation_accuracy`` of the tokens at the end of
     training, and ``held_out`` (:func:`agentprm_core.search.world_model.observation_accuracy`)."""
     section, device = stage.params.evaluate.lookahead, stage.params.compute.device
-    policy = load_policy(layout.policy(stage.iteration), device=device)
+    policy = load_checkpoint(layout.policy(stage.iteration), device=device)
     train, held_out = _sides(stage)
     settings = SftSettings(**training_settings(stage, stage.params.sft), epochs=section.epochs)
     model, metrics = train_world_model(train, policy.renderer, policy.model, settings, stage.scratch / "world")
     model = model.eval().to(playing_dtype(stage.params.compute))
     weights = hashlib.sha256()
     hash_tensors(weights, model.state_dict())
-    world = Policy(model, policy.tokenizer, policy.renderer, weights.hexdigest())
+    world = Checkpoint(model, policy.tokenizer, policy.renderer, weights.hexdigest())
     checked = held_out[:_CHECKED]
     context = model.config.max_position_embeddings
     learnt = LearntModel(world, slots=2 * len(checked), context=context, max_observation_tokens=MAX_OBSERVATION_TOKENS)

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from agentprm_core.credit.monte_carlo import discounted
 from agentprm_core.credit.split import validation_games
-from agentprm_core.envs.base import Observation, World
 from agentprm_core.errors import DataError
 from agentprm_core.types import LABELS, Episode, Game, Turn
+from agentprm_core.worlds.base import Observation, World
 
 BRANCH_VALUES = pa.schema(
     [
@@ -53,9 +53,9 @@ class PlayFrom(Protocol):
 
     def __call__(
         self, worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]
-    ) -> Sequence[tuple[bool, int]]:
-        """(won, turns played) of each. The worlds are the callee's to step; a turn limit counts ``history.turns``
-        too, and a history that has reached it is (False, 0)."""
+    ) -> Sequence[tuple[float, int]]:
+        """(reward, turns played) of each. The worlds are the callee's to step; a turn limit counts ``history.turns``
+        too, and a history that has reached it is (0, 0)."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class BranchPoint:
 
 @dataclass(frozen=True)
 class BranchTargets:
-    """Over P points, with R rollouts each (one visit where the judged action itself won)."""
+    """Over P points, with R rollouts each (one visit where the judged action itself ended the episode)."""
 
     q_P: np.ndarray
     """float64 mean return in [0,1]."""
@@ -83,7 +83,7 @@ class BranchTargets:
 
 
 def branching_targets(
-    won_PR: np.ndarray, lengths_PR: np.ndarray, *, gamma: float, outcome: str = "signed"
+    reward_PR: np.ndarray, lengths_PR: np.ndarray, *, gamma: float, outcome: str = "signed"
 ) -> tuple[np.ndarray, np.ndarray]:
     """(mean, variance) [P] of γ^length·R, mapped to [0,1], over R rollouts from each of P points.
 
@@ -92,7 +92,7 @@ def branching_targets(
     Raises:
         ValueError: ``gamma`` or ``outcome`` as in :func:`agentprm_core.credit.monte_carlo.discounted`.
     """
-    return_PR = discounted(won_PR, lengths_PR, gamma=gamma, outcome=outcome)
+    return_PR = discounted(reward_PR, lengths_PR, gamma=gamma, outcome=outcome)
     return return_PR.mean(1), return_PR.var(1)
 
 
@@ -102,8 +102,8 @@ def branch_values(branches: pa.Table, *, gamma: float, outcome: str = "signed") 
     Raises:
         ValueError: ``gamma`` or ``outcome`` as in :func:`agentprm_core.credit.monte_carlo.discounted`.
     """
-    won, length = branches["won"].to_numpy(), branches["length"].to_numpy()
-    plays = pl.from_arrow(branches).with_columns(g=discounted(won, length, gamma=gamma, outcome=outcome))
+    reward, length = branches["reward"].to_numpy(), branches["length"].to_numpy()
+    plays = pl.from_arrow(branches).with_columns(g=discounted(reward, length, gamma=gamma, outcome=outcome))
     values = plays.group_by("game_id", "episode", "turn", "action", maintain_order=True).agg(
         q=pl.col("g").mean(), visits=pl.len(), variance=pl.col("g").var(ddof=0), returns=pl.col("g")
     )
@@ -137,7 +137,7 @@ def branching_q(
     """
     if rollouts < 1:
         raise ValueError(f"label.rollouts: {rollouts} is not at least 1")
-    open_P = np.array([not point.history.observation.won for point in points], bool)
+    open_P = np.array([not point.history.observation.done for point in points], bool)
     played = [point for point, is_open in zip(points, open_P) if is_open]
     answers = play_from(
         [point.world.clone() for point in played for _ in range(rollouts)],
@@ -146,10 +146,11 @@ def branching_q(
     )
     if len(answers) != len(played) * rollouts:
         raise ValueError(f"play_from: {len(answers)} outcomes for {len(played) * rollouts} worlds")
-    won, lengths = np.ones((len(points), rollouts), bool), np.zeros((len(points), rollouts), np.int64)
+    reward = np.repeat([[point.history.observation.reward] for point in points], rollouts, 1).astype(np.float64)
+    lengths = np.zeros((len(points), rollouts), np.int64)
     if played:
-        won[open_P], lengths[open_P] = (np.reshape(column, (-1, rollouts)) for column in zip(*answers))
-    q, variance = branching_targets(won, lengths, gamma=gamma, outcome=outcome)
+        reward[open_P], lengths[open_P] = (np.reshape(column, (-1, rollouts)) for column in zip(*answers))
+    q, variance = branching_targets(reward, lengths, gamma=gamma, outcome=outcome)
     return BranchTargets(q, variance, np.where(open_P, rollouts, 1), lengths.sum(1))
 
 
@@ -192,7 +193,7 @@ def _same(observation: Observation, turn: Turn, episode: Episode, t: int) -> Non
     if observation.text != turn.observation:
         raise DataError(
             f"branching: game {episode.game_id}, episode {episode.index}, turn {t}: the world says "
-            f"{observation.text!r}, the episode {turn.observation!r}; is it another engine (env.engine) or game?"
+            f"{observation.text!r}, the episode {turn.observation!r}; is it another engine (env.world) or game?"
         )
 
 

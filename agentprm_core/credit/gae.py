@@ -30,7 +30,7 @@ def gae_targets(
     outcomes_B: torch.Tensor,
     *,
     gamma: float,
-    lam: float,
+    gae_lambda: float,
     before_first_B: torch.Tensor | None = None,
 ) -> GaeTargets:
     """TD residuals, generalised advantages and targets of whole episodes (paper B §3.3).
@@ -49,9 +49,10 @@ def gae_targets(
     targets' fixed point is Q under the smaller discount :func:`effective_discount`.
 
     Raises:
-        ValueError: shapes that do not fit, a length outside 1 … T, ``gamma`` outside (0, 1] or ``lam`` outside [0, 1].
+        ValueError: shapes that do not fit, a length outside 1 … T, ``gamma`` outside (0, 1] or
+            ``gae_lambda`` outside [0, 1].
     """
-    _check(values_BT, lengths_B, outcomes_B, before_first_B, gamma, lam)
+    _check(values_BT, lengths_B, outcomes_B, before_first_B, gamma, gae_lambda)
     values_BT = values_BT.detach()
     steps = values_BT.shape[1]
     turn_T = torch.arange(steps, device=values_BT.device)
@@ -65,22 +66,22 @@ def gae_targets(
     advantage_BT = torch.zeros_like(values_BT)
     running_B = torch.zeros_like(first_B)
     for t in reversed(range(steps)):  # padding holds zeros, so every episode's sum starts at its own end
-        running_B = delta_BT[:, t] + gamma * lam * running_B
+        running_B = delta_BT[:, t] + gamma * gae_lambda * running_B
         advantage_BT[:, t] = running_B
     q_BT = (advantage_BT + before_BT) * mask_BT
     return GaeTargets(q_BT, advantage_BT, before_BT * mask_BT, mask_BT)
 
 
-def effective_discount(gamma: float, lam: float) -> float:
+def effective_discount(gamma: float, gae_lambda: float) -> float:
     """γλ / (1 − γ(1−λ)): the discount under which Q^π reproduces itself through :func:`gae_targets`.
 
     With M_t = g·E[M_{t+1}] the closed form gives E[Q̂_t] = γ(1−λ) M_t + (γλ/g) M_t, which is M_t for this g. It is γ
     for γ = 1 or λ = 1, 0.9475 for γ = λ = 0.95, and 0 for λ = 0.
     """
-    return gamma * lam / (1 - gamma * (1 - lam)) if gamma < 1 else 1.0
+    return gamma * gae_lambda / (1 - gamma * (1 - gae_lambda)) if gamma < 1 else 1.0
 
 
-def _check(values_BT, lengths_B, outcomes_B, before_first_B, gamma, lam) -> None:
+def _check(values_BT, lengths_B, outcomes_B, before_first_B, gamma, gae_lambda) -> None:
     if values_BT.ndim != 2 or 0 in values_BT.shape:
         raise ValueError(f"gae: values must be [episodes, turns] and not empty, not {tuple(values_BT.shape)}")
     rows = values_BT.shape[:1]
@@ -91,5 +92,5 @@ def _check(values_BT, lengths_B, outcomes_B, before_first_B, gamma, lam) -> None
         raise ValueError(f"gae: lengths must lie in 1 … {values_BT.shape[1]}")
     if not 0 < gamma <= 1:
         raise ValueError(f"gae: gamma {gamma} is not in (0, 1]")
-    if not 0 <= lam <= 1:
-        raise ValueError(f"gae: lam {lam} is not in [0, 1]")
+    if not 0 <= gae_lambda <= 1:
+        raise ValueError(f"gae: gae_lambda {gae_lambda} is not in [0, 1]")

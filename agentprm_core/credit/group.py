@@ -14,11 +14,11 @@ from agentprm_core.credit.turns import Turns, digest_pair
 def grpo_advantages(turns: Turns) -> np.ndarray:
     """float64 [N]: (R − mean R) / std R over the episodes of the turn's game, the same for all its turns.
 
-    R ∈ {0,1}. Where all episodes of a game end alike nothing is learnt from it: 0 (Shao et al. 2024, eq. for outcome
+    R ∈ [0, 1]. Where all episodes of a game end alike nothing is learnt from it: 0 (Shao et al. 2024, eq. for outcome
     supervision).
     """
     group_E = turns.game_N[turns.starts_E]
-    return turns.per_turn(_standardised(group_E, turns.won_E.astype(np.float64)))
+    return turns.per_turn(_standardised(group_E, turns.reward_E))
 
 
 def gigpo_advantages(turns: Turns, *, gamma: float, omega: float, key: str = "state") -> np.ndarray:

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 
 from agentprm_core.credit.split import validation_games
 from agentprm_core.credit.turns import Turns, check_key, read_turns
-from agentprm_core.datasets import whole
+from agentprm_core.datasets import atomic_write
 from agentprm_core.types import LABELS
 
-OUTCOMES = ("signed", "binary")
+OUTCOME_SCALES = ("signed", "binary")
 """What a lost episode is worth: ``signed`` R ∈ {−1, +1}, mapped to [0,1] as (R+1)/2 (paper A), so that the far end of
 a long episode tends to ½; ``binary`` R ∈ {0, 1}, so that it tends to 0."""
 
@@ -52,23 +52,24 @@ def returns(turns: Turns, *, gamma: float, discount_from: str = "end", outcome: 
     steps = turns.turn_N
     if discount_from == "end":
         steps = turns.per_turn(turns.lengths_E) - 1 - turns.turn_N
-    return discounted(turns.per_turn(turns.won_E), steps, gamma=gamma, outcome=outcome)
+    return discounted(turns.per_turn(turns.reward_E), steps, gamma=gamma, outcome=outcome)
 
 
-def discounted(won: np.ndarray, steps: np.ndarray, *, gamma: float, outcome: str) -> np.ndarray:
-    """float64 in [0,1]: an outcome ``steps`` turns away, γ^steps·R mapped to [0,1].
+def discounted(reward: np.ndarray, steps: np.ndarray, *, gamma: float, outcome: str) -> np.ndarray:
+    """float64 in [0,1]: an outcome ``steps`` turns away, γ^steps·R mapped to [0,1]. ``reward`` is in [0, 1]: R itself
+    where the outcome is binary, (R+1)/2 where it is signed.
 
     Raises:
         ValueError: ``gamma`` outside (0, 1] or an unknown ``outcome``.
     """
     if not 0 < gamma <= 1:
         raise ValueError(f"label.gamma: {gamma} is not in (0, 1]")
-    if outcome not in OUTCOMES:
-        raise ValueError(f"label.outcome: {outcome!r} is not one of {', '.join(OUTCOMES)}")
+    if outcome not in OUTCOME_SCALES:
+        raise ValueError(f"label.outcome: {outcome!r} is not one of {', '.join(OUTCOME_SCALES)}")
     discount = gamma ** steps.astype(np.float64)
     if outcome == "binary":
-        return np.where(won, discount, 0.0)
-    return (np.where(won, discount, -discount) + 1) / 2
+        return reward * discount
+    return ((2.0 * reward - 1.0) * discount + 1) / 2
 
 
 def visit_statistics(key_N: np.ndarray, return_N: np.ndarray) -> Visits:
@@ -108,7 +109,7 @@ def label_monte_carlo(
 ) -> dict[str, float]:
     """Label a dataset of episodes: one row a turn in schema LABELS, sorted by game, episode, turn.
 
-    ``out`` appears whole or not at all, with the same bytes for the same input. ``key`` is one of ``turns.KEYS``.
+    ``out`` appears whole or not at all, with the same bytes for the same input. ``key`` is one of ``turns.VISIT_KEYS``.
     ``shaped`` (turns, Q̂ of each, side of each) makes other labels of them (:mod:`agentprm_core.credit.shaping`).
     Returns counts, the moments of q, and the coverage of *both* keys: the share of turns whose (s,a) was visited at
     least twice, and the mean visits a key.
@@ -149,7 +150,7 @@ def label_batches(turns: Turns, visits: Visits, side: np.ndarray) -> Iterator[pa
 
 def write_labels(batches: Iterator[pa.Table], out: Path) -> None:
     """One Parquet file, zstd, whole or not at all."""
-    with whole(out) as aside, pq.ParquetWriter(aside, LABELS, compression="zstd", compression_level=3) as writer:
+    with atomic_write(out) as aside, pq.ParquetWriter(aside, LABELS, compression="zstd", compression_level=3) as writer:
         for batch in batches:
             writer.write_table(batch)
 

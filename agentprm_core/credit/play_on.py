@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentprm_core.credit.branching import History, PlayFrom
-from agentprm_core.envs.base import World
 from agentprm_core.errors import DataError
 from agentprm_core.rollout import Player, Start, play
 from agentprm_core.types import Episode
+from agentprm_core.worlds.base import World
 
 
-def play_from_player(player: Player, *, engine: str, max_turns: int) -> PlayFrom:
+def play_from_player(player: Player, *, world_name: str, max_turns: int) -> PlayFrom:
     """Plays on from histories with ``player``, up to ``max_turns`` actions an episode, replayed ones included.
 
     Raises (when called) DataError for a history longer than ``max_turns`` or than the player's context.
@@ -22,7 +22,7 @@ def play_from_player(player: Player, *, engine: str, max_turns: int) -> PlayFrom
 
     def play_from(
         worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]
-    ) -> list[tuple[bool, int]]:
+    ) -> list[tuple[float, int]]:
         starts = [
             Start(
                 history.game,
@@ -33,9 +33,9 @@ def play_from_player(player: Player, *, engine: str, max_turns: int) -> PlayFrom
             )
             for i, (history, seed) in enumerate(zip(histories, seeds))
         ]
-        answers: dict[int, tuple[bool, int]] = {}
-        for episode in play(player, starts, engine=engine, max_turns=max_turns):
-            answers[episode.index] = (episode.won, _turns_after(histories[episode.index], episode))
+        answers: dict[int, tuple[float, int]] = {}
+        for episode in play(player, starts, world_name=world_name, max_turns=max_turns):
+            answers[episode.index] = (episode.reward, _turns_after(histories[episode.index], episode))
         return [answers[i] for i in range(len(starts))]
 
     return play_from

@@ -58,7 +58,7 @@ def shaped_labels(
     """
     key_N = turns.state_actions(key) + side_N.astype(np.uint64)
     if shaping == "blend":
-        advantage_N = reference_advantage(value_N, turns.won_E.astype(np.float64), turns.starts_E, gamma=gamma)
+        advantage_N = reference_advantage(value_N, turns.reward_E, turns.starts_E, gamma=gamma)
         return blend(q_N, visit_statistics(key_N, advantage_N).q_N, alpha=alpha)
     signed_N = 2 * returns(turns, gamma=gamma, discount_from=discount_from, outcome="signed") - 1
     mean_N = visit_statistics(key_N, potential_shaped(signed_N, value_N, turns.starts_E, gamma=gamma)).q_N

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from agentprm_core.errors import DataError
+from agentprm_core.seeding import unit
 
 
 def validation_games(games: Sequence[str], share: float, seed: int) -> np.ndarray:
@@ -23,7 +23,7 @@ def validation_games(games: Sequence[str], share: float, seed: int) -> np.ndarra
     """
     if not 0 <= share < 1:
         raise ValueError(f"label.validation_share: {share} is not in [0, 1)")
-    side = np.array([_unit(game, seed) < share for game in games], bool)
+    side = np.array([unit(game, seed) < share for game in games], bool)
     if share > 0 and len(set(side)) < 2:
         raise DataError(
             f"label.validation_share: with {len(games)} games, share {share} and seed {seed} every game is for "
@@ -31,9 +31,3 @@ def validation_games(games: Sequence[str], share: float, seed: int) -> np.ndarra
             "(rollout.games, seed)"
         )
     return side
-
-
-def _unit(game: str, seed: int) -> float:
-    """A number in [0, 1) from the game's id and the seed, the same on every machine."""
-    digest = hashlib.blake2b(f"{seed}:{game}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) / 2**64

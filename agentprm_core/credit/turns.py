@@ -18,11 +18,11 @@ import pyarrow as pa
 from agentprm_core.errors import DataError
 from agentprm_core.types import EPISODES
 
-KEYS = ("history", "state")
+VISIT_KEYS = ("history", "state")
 """What counts as the same state: ``history``, all the policy has seen and done in the episode (paper A §2), or
 ``state``, the world's own ``state_key``, which merges histories that lead to one state."""
 
-_NEEDED = ("game_id", "episode", "turn", "observation", "action", "reward", "done", "state_key")
+_NEEDED = ("game_id", "episode", "turn", "observation", "action", "reward", "won", "done", "state_key")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ class Turns:
     starts_E: np.ndarray
     """int64 row of each episode's first turn."""
     won_E: np.ndarray
-    """bool, whether the episode's last reward is 1."""
+    """bool, whether the episode succeeded."""
+    reward_E: np.ndarray
+    """float64 in [0, 1], the episode's last reward."""
 
     @property
     def lengths_E(self) -> np.ndarray:
@@ -64,7 +66,7 @@ class Turns:
         n²/2⁶⁵: 3·10⁻⁶ for ten million.
 
         Raises:
-            ValueError: ``key`` is not one of :data:`KEYS`.
+            ValueError: ``key`` is not one of :data:`VISIT_KEYS`.
         """
         check_key(key)
         if key == "state":
@@ -81,8 +83,8 @@ class Turns:
 
 
 def check_key(key: str) -> None:
-    if key not in KEYS:
-        raise ValueError(f"label.key: {key!r} is not one of {', '.join(KEYS)}")
+    if key not in VISIT_KEYS:
+        raise ValueError(f"label.key: {key!r} is not one of {', '.join(VISIT_KEYS)}")
 
 
 def shards(paths: Path | Sequence[Path]) -> list[Path]:
@@ -115,7 +117,7 @@ def turns_from_table(table: pa.Table) -> Turns:
 
     Raises:
         DataError: a missing column, no rows, a turn that is missing or stands twice, a reward or a ``done`` before
-            the last turn or a last turn without ``done``, a reward other than 0 and 1; names game, episode and turn.
+            the last turn or a last turn without ``done``, a reward outside of [0, 1]; names game, episode and turn.
     """
     missing = set(_NEEDED) - set(table.column_names)
     if missing:
@@ -133,17 +135,20 @@ def _turns(rows: pl.LazyFrame) -> Turns:
         "turn",
         *(pl.col(text).hash(seed) for seed, text in enumerate(("observation", "action", "state_key"))),
         "reward",
+        "won",
         "done",
     ).collect(engine="streaming")
-    game, episode, turn, observation, action, world, reward, done = (column.to_numpy() for column in columns)
+    game, episode, turn, observation, action, world, reward, won, done = (column.to_numpy() for column in columns)
     order = _order(game, episode, turn)
     if order is not None:
-        columns = [c[order] for c in (game, episode, turn, observation, action, world, reward, done)]
-        game, episode, turn, observation, action, world, reward, done = columns
+        columns = [c[order] for c in (game, episode, turn, observation, action, world, reward, won, done)]
+        game, episode, turn, observation, action, world, reward, won, done = columns
     names = tuple(games)
     starts = _check(names, game, episode, turn, reward, done)
     last = np.append(starts[1:], len(turn)) - 1
-    return Turns(names, game, episode, turn, observation, action, world, starts, reward[last] == 1)
+    return Turns(
+        names, game, episode, turn, observation, action, world, starts, won[last], reward[last].astype(np.float64)
+    )
 
 
 def _order(game: np.ndarray, episode: np.ndarray, turn: np.ndarray) -> np.ndarray | None:
@@ -178,7 +183,7 @@ def _check(games, game, episode, turn, reward, done) -> np.ndarray:
     refuse(done & ~last, "done before the episode's last turn")
     refuse(last & ~done, "the last turn of its episode, yet not done: a half-written episode?")
     refuse((reward != 0) & ~last, "a reward before the episode's last turn")
-    refuse(~np.isin(reward, (0, 1)), "a reward other than 0 and 1")
+    refuse(~((reward >= 0) & (reward <= 1)), "a reward outside of [0, 1]")
     return np.flatnonzero(~same)
 
 

@@ -16,13 +16,13 @@ from transformers import PreTrainedModel
 from agentprm_core.errors import DataError
 from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer
 from agentprm_core.improve.pairs import Pair, PairCounts
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.training.trainer import step_arguments
 from agentprm_core.types import Episode
 
 
 def train_dpo_trl(
-    episodes: Sequence[Episode], policy: Policy, prm: Policy, settings: DpoSettings, scratch: Path
+    episodes: Sequence[Episode], policy: Checkpoint, prm: Checkpoint, settings: DpoSettings, scratch: Path
 ) -> tuple[PreTrainedModel, dict]:
     """Train ``policy.model`` in place. Returns it, and ``steps``, ``loss``, ``curve`` and ``pairs``.
 
@@ -48,7 +48,7 @@ def train_dpo_trl(
     }  # fmt: skip
 
 
-def plain_rows(episodes: Sequence[Episode], pairs: Sequence[Sequence[Pair]], policy: Policy) -> list[dict]:
+def plain_rows(episodes: Sequence[Episode], pairs: Sequence[Sequence[Pair]], policy: Checkpoint) -> list[dict]:
     """A row a pair, as TRL's collator wants it: the history's tokens and those of either action."""
     rows = []
     for episode, of_episode in zip(episodes, pairs):
@@ -60,7 +60,7 @@ def plain_rows(episodes: Sequence[Episode], pairs: Sequence[Sequence[Pair]], pol
     return rows
 
 
-def dpo_trainer(rows: Sequence[dict], policy: Policy, settings: DpoSettings, scratch: Path):
+def dpo_trainer(rows: Sequence[dict], policy: Checkpoint, settings: DpoSettings, scratch: Path):
     """A ``trl.DPOTrainer`` over the rows, as many a batch as ``batch_tokens`` hold on average."""
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer

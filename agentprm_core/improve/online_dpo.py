@@ -25,7 +25,7 @@ from agentprm_core.improve.preferences import PREFERENCES, choice_row
 from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import check_fits
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.score import score_actions
 from agentprm_core.training.attention import to_device
 from agentprm_core.training.packing import Row, pack
@@ -70,8 +70,8 @@ class DpoSettings(TrainSettings):
 
 def train_online_dpo(
     episodes: Sequence[Episode],
-    policy: Policy,
-    prm: Policy,
+    policy: Checkpoint,
+    prm: Checkpoint,
     settings: DpoSettings,
     scratch: Path,
     callbacks: Sequence[TrainerCallback] = (),
@@ -98,7 +98,7 @@ def train_online_dpo(
     return policy.model, fit(trainer)
 
 
-def new_proposer(policy: Policy, settings: DpoSettings) -> Proposer:
+def new_proposer(policy: Checkpoint, settings: DpoSettings) -> Proposer:
     """Who draws the actions that are compared."""
     return Proposer(
         policy,
@@ -115,8 +115,8 @@ class OnlineDpoTrainer(EpisodeTrainer):
     def __init__(
         self,
         episodes: Sequence[Episode],
-        policy: Policy,
-        prm: Policy,
+        policy: Checkpoint,
+        prm: Checkpoint,
         settings: DpoSettings,
         scratch: Path,
         anchor: PreTrainedModel | None = None,
@@ -184,7 +184,7 @@ class OnlineDpoTrainer(EpisodeTrainer):
 def judge(
     episodes: Sequence[Episode],
     proposals: Sequence[Sequence[Sequence[Proposal]]],
-    prm: Policy,
+    prm: Checkpoint,
     settings: DpoSettings,
     counts: PairCounts,
 ) -> list[list[Pair]]:
@@ -195,7 +195,7 @@ def judge(
 
 
 def scored(
-    episodes: Sequence[Episode], proposals: Sequence[Sequence[Sequence[Proposal]]], prm: Policy, batch_tokens: int
+    episodes: Sequence[Episode], proposals: Sequence[Sequence[Sequence[Proposal]]], prm: Checkpoint, batch_tokens: int
 ) -> list[list[Choice]]:
     """By episode the actions drawn at each of its decided turns with the PRM's scores. Each distinct one is scored
     once."""

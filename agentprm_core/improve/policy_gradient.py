@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 from agentprm_core.improve.kl import kl_sum
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import check_fits
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.training.attention import logits_of, to_device
 from agentprm_core.training.launch import fit
 from agentprm_core.training.packing import Row
@@ -43,7 +43,7 @@ class GradientSettings(TrainSettings):
 def train_policy_gradient(
     episodes: Sequence[Episode],
     advantages: Sequence[np.ndarray],
-    policy: Policy,
+    policy: Checkpoint,
     settings: GradientSettings,
     scratch: Path,
 ) -> tuple[PreTrainedModel, dict]:
@@ -64,7 +64,7 @@ def train_policy_gradient(
     return policy.model, fit(GradientTrainer(policy.model, rows, settings, scratch))
 
 
-def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Policy) -> Row:
+def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Checkpoint) -> Row:
     """Columns: ``weight`` (1 at a decided action's end), ``decided`` (1 on its tokens), ``advantage`` (likewise)."""
     rendered = policy.renderer.episode(episode.turns)
     check_fits(len(rendered.input_ids), episode, policy.model)

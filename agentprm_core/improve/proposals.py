@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from agentprm_core.policy.decoding import allowed_logits
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import Rendered
-from agentprm_core.policy.sampler import uniforms
 from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node
+from agentprm_core.seeding import uniforms
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.growing import GrowingTree, Growth
 from agentprm_core.training.packing import Row, cut
@@ -72,7 +72,7 @@ class Proposer:
     """Draws actions from one policy, with the weights it has at each call."""
 
     def __init__(
-        self, policy: Policy, *, temperature: float, constrained: bool, max_action_tokens: int, batch_tokens: int
+        self, policy: Checkpoint, *, temperature: float, constrained: bool, max_action_tokens: int, batch_tokens: int
     ) -> None:
         """``batch_tokens``: tokens of episodes read together. Raises ValueError for a ``temperature`` not above 0."""
         if temperature <= 0:

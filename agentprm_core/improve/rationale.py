@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.growing import GrowingTree, Growth
@@ -38,7 +38,9 @@ class _Draft:
 
 
 @torch.inference_mode()
-def rationalised(policy: Policy, episodes: Sequence[Episode], *, max_tokens: int, batch_tokens: int) -> list[Episode]:
+def rationalised(
+    policy: Checkpoint, episodes: Sequence[Episode], *, max_tokens: int, batch_tokens: int
+) -> list[Episode]:
     """The episodes with a reason, of up to ``max_tokens`` tokens, at each turn from ``Episode.start`` on.
 
     ``batch_tokens``: tokens of episodes read together. Raises ValueError for a policy that writes no reasons.

@@ -23,7 +23,7 @@ from agentprm_core.improve.online_dpo import scored
 from agentprm_core.improve.pairs import Choice
 from agentprm_core.improve.proposals import Proposer
 from agentprm_core.improve.reference import Reference
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.training.attention import logits_of, packed_attention, to_device
 from agentprm_core.training.packing import Row, cut, pack
@@ -41,7 +41,7 @@ class Returns:
     def of(self, episode: Episode) -> np.ndarray:
         """(T,) of each turn."""
         after_T = np.arange(episode.length)[::-1]
-        return discounted(np.full(episode.length, episode.won), after_T, gamma=self.gamma, outcome=self.outcome)
+        return discounted(np.full(episode.length, episode.reward), after_T, gamma=self.gamma, outcome=self.outcome)
 
 
 class Probe:
@@ -51,12 +51,12 @@ class Probe:
         self,
         episodes: Sequence[Episode],
         proposer: Proposer,
-        prm: Policy,
+        prm: Checkpoint,
         *,
         samples: int,
         batch_tokens: int,
         seed: int,
-        auditor: Policy | None = None,
+        auditor: Checkpoint | None = None,
         play: Callable[[], Sequence[Episode]] | None = None,
         returns: Returns | None = None,
     ) -> None:
@@ -170,7 +170,7 @@ def _means(choices: Sequence[Sequence[Choice]]) -> list[float]:
     return [float(np.mean([choice.scores for choice in of_episode])) for of_episode in choices]
 
 
-def _row(policy: Policy, episode: Episode, choices: Sequence[Choice]) -> Row:
+def _row(policy: Checkpoint, episode: Episode, choices: Sequence[Choice]) -> Row:
     """The episode with the distinct actions drawn as branches; ``times`` is how often each was drawn, on its tokens."""
     rendered = policy.renderer.episode(episode.turns)
     branches = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.runner import CachedModel, Extension
 
 
@@ -36,7 +36,7 @@ class Conversation:
 class Conversations:
     """Up to ``slots`` conversations of up to ``context`` tokens with one model."""
 
-    def __init__(self, policy: Policy, *, slots: int, context: int, branch_room: int = 0) -> None:
+    def __init__(self, policy: Checkpoint, *, slots: int, context: int, branch_room: int = 0) -> None:
         self.renderer, self.context = policy.renderer, context
         self.runner = CachedModel(policy.model, slots=slots, context=context, branch_room=branch_room)
         self._openings: dict[tuple[int, ...], list[Conversation]] = {}

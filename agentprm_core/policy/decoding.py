@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node
 
 
@@ -67,7 +67,7 @@ class Progress:
 class Constrained:
     """Only admissible commands are said; nothing is drawn where one token may follow."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Checkpoint) -> None:
         self._tries = CommandTries(policy)
 
     def longest(self, admissible: tuple[str, ...]) -> int:
@@ -110,7 +110,7 @@ class Constrained:
 class Free:
     """Anything is said, up to ``max_action_tokens``: an action cut off there stands as it is."""
 
-    def __init__(self, policy: Policy, max_action_tokens: int) -> None:
+    def __init__(self, policy: Checkpoint, max_action_tokens: int) -> None:
         self._tries, self._renderer, self._most = CommandTries(policy), policy.renderer, max_action_tokens
 
     def longest(self, admissible: tuple[str, ...]) -> int:

@@ -42,7 +42,7 @@ class CheckpointError(DataError):
 
 
 @dataclass(frozen=True)
-class Policy:
+class Checkpoint:
     """A language model and how to speak with it. A PRM is one too: its model scores tokens, it predicts none."""
 
     model: PreTrainedModel
@@ -106,15 +106,17 @@ def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int], std: float
         embedding_VD[index] = 0.7 * parts[kind] + 0.7 * parts[number] + 0.2 * embedding_VD[index]
 
 
-def load_policy(
+def load_checkpoint(
     source: str | Path,
     *,
     kind: str = "policy",
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
-    trust_remote_code: bool = False,
-) -> Policy:
+    instruction: str = "",
+) -> Checkpoint:
     """The policy or PRM at ``source``, a checkpoint folder (full or PEFT adapter) or a Hugging Face id.
+
+    ``instruction``: the world's, for a model that comes without one of ours (a published chat model).
 
     Raises:
         CheckpointError: the folder is not a checkpoint, or not of this kind, or its tokenizer is not the one the
@@ -124,7 +126,7 @@ def load_policy(
     if not folder.exists() and not _may_be_an_id(source):
         raise CheckpointError(f"{source}: no such checkpoint folder")
     manifest = _read_manifest(folder, kind) if folder.exists() else {}
-    tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+    tokenizer = AutoTokenizer.from_pretrained(source)
     digest = checkpoint_digest(folder) if folder.exists() else hashlib.sha256(str(source).encode()).hexdigest()[:16]
     if manifest and manifest["tokenizer"] != tokenizer_digest(tokenizer):
         raise CheckpointError(
@@ -132,7 +134,7 @@ def load_policy(
             f"with ({manifest['tokenizer']}); restore the folder with `dvc checkout`"
         )
     base = manifest.get("base") or source
-    options = {"dtype": dtype, "trust_remote_code": trust_remote_code, "use_safetensors": True}
+    options = {"dtype": dtype, "use_safetensors": True}
     if kind == "policy":
         model = AutoModelForCausalLM.from_pretrained(base, **options)
     else:
@@ -146,11 +148,19 @@ def load_policy(
             f"{source}: the model embeds {model.get_input_embeddings().num_embeddings} tokens, "
             f"its tokenizer has {len(tokenizer)}"
         )
-    return Policy(model.to(device).eval(), tokenizer, make_renderer(tokenizer), digest)
+    return Checkpoint(
+        model.to(device).eval(), tokenizer, make_renderer(tokenizer, manifest.get("instruction", instruction)), digest
+    )
 
 
-def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, kind: str = "policy") -> str:
-    """Write a checkpoint folder and return its digest. Make it appear whole: ``datasets.whole``."""
+def save_checkpoint(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    kind: str = "policy",
+    instruction: str = "",
+) -> str:
+    """Write a checkpoint folder and return its digest. Make it appear whole: ``datasets.atomic_write``."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
@@ -159,6 +169,7 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
         "kind": kind,
         "tokenizer": tokenizer_digest(tokenizer),
         "base": peft["default"].base_model_name_or_path if peft else None,
+        "instruction": instruction,
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
     return checkpoint_digest(folder)

@@ -23,11 +23,9 @@ from agentprm_core.types import Turn
 
 PAD, UNK, BOS, ACT, END = "<pad>", "<unk>", "<bos>", "<act>", "<end>"
 
-_INSTRUCTION = (
-    "You act in a household to finish a task. At every turn reply with\nREASON:\n<why>\nACTION:\n<one command>\n\n"
-)
+_FORM = "At every turn reply with\nREASON:\n<why>\nACTION:\n<one command>\n\n"
 _STEERING = (
-    "Before you act, think of a strategy for this task and of a hypothesis where the things it needs are. Try the "
+    "Before you act, think of a strategy for this task and of a hypothesis about what you cannot see yet. Try the "
     "places and commands that you would usually pass over.\n\n"
 )
 _HINDSIGHT = (
@@ -66,6 +64,8 @@ class Renderer:
     """Tokens between an observation and the action."""
     after_action: tuple[int, ...]
     """Tokens that end an action. The first of them is the stop token."""
+    instruction: str = ""
+    """What the first message of the ``chat`` format begins with: the world's (``WorldSpec.instruction``)."""
     steering: bool = False
     """Whether the first message also asks to explore: for playing only (:meth:`steered`)."""
     _encode: object = field(init=False, repr=False, compare=False)
@@ -93,7 +93,7 @@ class Renderer:
     def observation(self, text: str, first: bool, admissible: Sequence[str] = ()) -> tuple[int, ...]:
         """Tokens of one observation, up to and with the mark after which the policy writes."""
         if self.format == "chat":
-            text = chat_message(text, first, admissible, self.steering)
+            text = chat_message(text, first, admissible, self.instruction, self.steering)
         return (self.opening if first else self.before_observation) + self._encode(text) + self.before_action
 
     def action(self, action: str, reason: str = "") -> tuple[int, ...]:
@@ -160,10 +160,12 @@ def _encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, .
     return encode
 
 
-def chat_message(observation: str, first: bool, admissible: Sequence[str], steering: bool = False) -> str:
+def chat_message(
+    observation: str, first: bool, admissible: Sequence[str], instruction: str, steering: bool = False
+) -> str:
     """What the user says at a turn, in the ``chat`` format."""
-    instruction = _INSTRUCTION + _STEERING * steering if first else ""
-    return f"{instruction}{observation}\n\nAdmissible commands:\n" + "\n".join(admissible)
+    opening = f"{instruction} {_FORM}".lstrip() + _STEERING * steering if first else ""
+    return f"{opening}{observation}\n\nAdmissible commands:\n" + "\n".join(admissible)
 
 
 def chat_reply(action: str, reason: str) -> str:
@@ -177,8 +179,9 @@ def parse_reply(text: str) -> tuple[str, str]:
     return (reason.group(1) if reason else ""), (action.group(1).splitlines()[0] if action else text)
 
 
-def make_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:
-    """The renderer of ``tokenizer``: ``plain`` if it has our marks, ``chat`` if it has a chat template.
+def make_renderer(tokenizer: PreTrainedTokenizerBase, instruction: str = "") -> Renderer:
+    """The renderer of ``tokenizer``: ``plain`` if it has our marks, ``chat`` if it has a chat template, whose first
+    message begins with ``instruction``.
 
     Raises:
         DataError: it has neither, so nobody can tell where an action starts.
@@ -192,10 +195,10 @@ def make_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:
             f"tokenizer {tokenizer.name_or_path!r} has neither the marks {BOS} {ACT} {END} nor a chat template; choose "
             "another model.source"
         )
-    return _chat_renderer(tokenizer)
+    return _chat_renderer(tokenizer, instruction)
 
 
-def _chat_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:
+def _chat_renderer(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Renderer:
     """Take the template apart by rendering a dialogue of four sentinels and cutting at them."""
     sentinels = ["@@first@@", "@@reply@@", "@@second@@", "@@answer@@"]
     roles = ["user", "assistant", "user", "assistant"]
@@ -224,5 +227,11 @@ def _chat_renderer(tokenizer: PreTrainedTokenizerBase) -> Renderer:
         return tuple(tokenizer.encode(piece, add_special_tokens=False))
 
     return Renderer(
-        tokenizer, "chat", ids(opening), tuple(between_ids[cut:]), ids(before_action), tuple(between_ids[:cut])
+        tokenizer,
+        "chat",
+        ids(opening),
+        tuple(between_ids[cut:]),
+        ids(before_action),
+        tuple(between_ids[:cut]),
+        instruction,
     )

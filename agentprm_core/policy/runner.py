@@ -100,7 +100,7 @@ class CachedModel:
         return self._head(hidden).float()
 
     @torch.inference_mode()
-    def surprise(self, hidden_RW: torch.Tensor, ids_R: torch.Tensor) -> torch.Tensor:
+    def token_nll(self, hidden_RW: torch.Tensor, ids_R: torch.Tensor) -> torch.Tensor:
         """(R,) nats: −log of the probability of each token after the place with this hidden state, through the
         transposed embedding, float32. For models whose embedding is also their output."""
         logits_RV = self._vocabulary(hidden_RW).float()

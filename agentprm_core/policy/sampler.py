@@ -19,7 +19,8 @@ import torch
 
 from agentprm_core.policy.conversations import Conversation, Conversations
 from agentprm_core.policy.decoding import Constrained, Decision, Free, Line, allowed_logits
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
+from agentprm_core.seeding import uniforms
 
 SPELT = 10_000
 """Actions whose tokens are remembered: worlds of few words, policies that repeat themselves."""
@@ -60,7 +61,7 @@ class Sampler:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: Checkpoint,
         *,
         slots: int,
         context: int,
@@ -195,18 +196,6 @@ def _drawn(lines: Sequence[Line]) -> torch.Tensor:
     """Of the places read, which are a line's guess and the token before it, the numbers of those where is drawn."""
     ends = accumulate(line.guessed + 1 for line in lines)
     return torch.tensor([end - 1 - back for end, line in zip(ends, lines) for back in line.places])
-
-
-def uniforms(keys: Sequence[tuple[int, ...]] | np.ndarray) -> np.ndarray:
-    """One number in [0, 1) a key, a hash of its integers alone (SplitMix64, Steele et al. 2014): no stream to share."""
-    columns = np.array(keys, dtype=np.int64).T.astype(np.uint64)
-    state = np.zeros(columns.shape[1], dtype=np.uint64)
-    for column in columns:
-        state = (state ^ column) + np.uint64(0x9E3779B97F4A7C15)
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state ^= state >> np.uint64(31)
-    return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _inverse_cdf(logits: torch.Tensor, rows: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

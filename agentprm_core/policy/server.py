@@ -21,7 +21,7 @@ from agentprm_core.policy.decoding import Decision
 from agentprm_core.policy.prompt import ACT, BOS, END, chat_message, chat_reply, parse_reply
 from agentprm_core.policy.requests import Patience, Requests
 from agentprm_core.policy.sampler import Cost
-from agentprm_core.rollout import episode_seed
+from agentprm_core.seeding import episode_seed
 
 SPEECH = {"text": "/completions", "chat": "/chat/completions"}
 
@@ -36,6 +36,8 @@ class Endpoint:
     """As the server knows it: a folder, an id, or the name of a LoRA adapter."""
     speech: str
     """``text`` or ``chat``."""
+    instruction: str = ""
+    """The world's, at the beginning of a ``chat``."""
     api_key: str | None = None
     patience: Patience = field(default_factory=Patience)
     log_probs: bool = False
@@ -107,7 +109,7 @@ class ServerPlayer:
         state = self._seats[seat]
         text = observation
         if self._endpoint.speech == "chat":
-            text = chat_message(observation, not state.messages, admissible)
+            text = chat_message(observation, not state.messages, admissible, self._endpoint.instruction)
         if state.tokens + len(text) + self._max_action_tokens > self._context:
             return False
         state.messages.append({"role": "user", "content": text})

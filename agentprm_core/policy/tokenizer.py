@@ -8,7 +8,7 @@ with a number as a token of its own a small policy miscopies names and learns al
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
@@ -17,45 +17,20 @@ from transformers import PreTrainedTokenizerFast
 
 from agentprm_core.policy.prompt import ACT, BOS, END, PAD, UNK
 
-_PHRASES = (
-    "you are in middle of room looking quickly around you you see",
-    "your task is to:",
-    "you arrive at",
-    "you see nothing",
-    "nothing happens",
-    "you pick up",
-    "you move",
-    "you open",
-    "you close",
-    "you heat",
-    "you cool",
-    "you clean",
-    "you turn on",
-    "you are carrying:",
-    "you are not carrying anything",
-    "you are facing",
-    "next to it",
-    "there's nothing special about",
-    "this is",
-    "is open",
-    "is closed",
-    "in it",
-    "you see",
-    "go to",
-)
-"""Said again and again by ALFWorld, after articles and punctuation are gone; longest first where one starts another."""
-
 _ENTITY = re.compile(r"([a-z]+) (\d+)")
-_SPLIT = "|".join([*sorted(map(re.escape, _PHRASES), key=len, reverse=True), r"[a-z]+ \d+", r"[^\s]+"])
 
 
-def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], context: int, phrases: Sequence[str] = ()) -> PreTrainedTokenizerFast:
     """A word-level tokenizer of ``texts`` (observations and actions) for sequences of up to ``context`` tokens.
+
+    ``phrases`` (lower case, without articles and full stops: :class:`agentprm_core.worlds.base.WorldSpec`) become one
+    token each; where one starts another the longer counts.
 
     Every number up to the highest seen for its kind of entity gets a token, whether it was seen or not. Words never
     seen become ``<unk>``.
     """
     texts = list(texts)
+    split = "|".join([*sorted(map(re.escape, phrases), key=len, reverse=True), r"[a-z]+ \d+", r"[^\s]+"])
     tokenizer = Tokenizer(WordLevel(unk_token=UNK))
     tokenizer.normalizer = normalizers.Sequence(
         [
@@ -66,7 +41,7 @@ def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFa
         ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(_SPLIT), "isolated"), pre_tokenizers.Split(Regex(r"^\s+$"), "removed")]
+        [pre_tokenizers.Split(Regex(split), "isolated"), pre_tokenizers.Split(Regex(r"^\s+$"), "removed")]
     )
     trainer = WordLevelTrainer(vocab_size=1_000_000, special_tokens=[PAD, UNK, BOS, ACT, END])
     tokenizer.train_from_iterator([*texts, *_all_numbers(texts)], trainer)

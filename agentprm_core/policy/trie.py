@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agentprm_core.errors import DataError
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 
 TRIES = 20_000
 """Tries kept: the same lists of commands come up again and again in the episodes of one game."""
@@ -98,7 +98,7 @@ class _Spellings(dict[str, Spelling | None]):
 class CommandTries:
     """The tries of lists of commands as one policy spells them, remembered."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Checkpoint) -> None:
         self._renderer, self._unknown = policy.renderer, policy.tokenizer.unk_token_id
         self._spelt = _Spellings(self._spelling)
         self.find = lru_cache(maxsize=TRIES)(self._build)

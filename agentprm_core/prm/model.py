@@ -72,7 +72,7 @@ def action_logits(prm: torch.nn.Module, batch: dict, scored_N: torch.Tensor, **o
     ), out
 
 
-def surprise(prm: torch.nn.Module, hidden_PW: torch.Tensor, ids_P: torch.Tensor) -> torch.Tensor:
+def token_nll(prm: torch.nn.Module, hidden_PW: torch.Tensor, ids_P: torch.Tensor) -> torch.Tensor:
     """(P,) nats: −log π_φ of each token after the token with this hidden state, float32."""
     embedding_VW = getattr(prm, "module", prm).get_input_embeddings().weight
     return F.cross_entropy((hidden_PW @ embedding_VW.T).float(), ids_P, reduction="none")
@@ -85,7 +85,7 @@ def _log_likelihood(prm: torch.nn.Module, batch: dict, hidden_NW: torch.Tensor, 
     action_P = torch.repeat_interleave(torch.arange(len(end_M), device=end_M.device), span_M)
     within_P = torch.arange(len(action_P), device=end_M.device) - (span_M.cumsum(0) - span_M)[action_P]
     token_P = (end_M - span_M + 1)[action_P] + within_P
-    nll_P = surprise(prm, hidden_NW[batch["parent"][token_P]], batch["input_ids"][token_P])
+    nll_P = token_nll(prm, hidden_NW[batch["parent"][token_P]], batch["input_ids"][token_P])
     return nll_P.new_zeros(len(end_M)).index_add(0, action_P, -nll_P)
 
 

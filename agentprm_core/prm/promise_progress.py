@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from agentprm_core.credit.gae import gae_targets
-from agentprm_core.datasets import whole
+from agentprm_core.datasets import atomic_write
 from agentprm_core.prm.losses import prm_objective
 from agentprm_core.prm.score import score_rows
 from agentprm_core.training.packing import Row
@@ -81,7 +81,9 @@ class PromiseProgressTrainer(EpisodeTrainer):
         lengths_B = row_M.unique_consecutive(return_counts=True)[1]
         values_BT = pad_sequence(q_M.split(lengths_B.tolist()), batch_first=True)
         won_B = torch.from_numpy(self._won).to(q_M.device)[rows_B]
-        targets = gae_targets(values_BT, lengths_B, won_B, gamma=self.settings.gamma, lam=self.settings.lam)
+        targets = gae_targets(
+            values_BT, lengths_B, won_B, gamma=self.settings.gamma, gae_lambda=self.settings.gae_lambda
+        )
         return targets.q_BT[targets.mask_BT], targets.advantage_BT[targets.mask_BT]
 
     def _estimate(self, epoch_start: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -91,7 +93,7 @@ class PromiseProgressTrainer(EpisodeTrainer):
         if not kept.exists():
             scores = score_rows(self.model, self.rows, self.settings.batch_tokens)
             if self.args.should_save:
-                with whole(kept) as aside:
+                with atomic_write(kept) as aside:
                     np.save(aside, np.concatenate(scores))
         else:
             ends = np.cumsum([int(row.columns["weight"].sum()) for row in self.rows])
@@ -104,7 +106,7 @@ class PromiseProgressTrainer(EpisodeTrainer):
             torch.tensor([len(m_T)]),
             torch.tensor([won]),
             gamma=self.settings.gamma,
-            lam=self.settings.lam,
+            gae_lambda=self.settings.gae_lambda,
         )
         return targets.q_BT[0].numpy(), targets.advantage_BT[0].numpy()
 

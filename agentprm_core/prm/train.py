@@ -43,7 +43,7 @@ class PrmSettings(TrainSettings):
     """``promise_progress``: weight of the progress loss L_A; 0 gives a value model without dependency (PVM)."""
     gamma: float = 1.0
     """``promise_progress``: discount of the targets."""
-    lam: float = 0.95
+    gae_lambda: float = 0.95
     """``promise_progress``: λ of the generalised advantage."""
     targets: str = "step"
     """``promise_progress``: when the model's scores make the targets anew, at each ``step`` or each ``epoch``."""

@@ -4,7 +4,7 @@ At every depth all candidates are scored by the PRM; they are stepped best first
 that lead to a state already reached at this depth are merged into the better one, until N are found. A path does not
 go back to a state that it has been in (the closed list of graph search: the world is deterministic, so nothing is new
 there), unless no path, ended ones included, would be left. The first state counts as N equal ones, so the first depth
-samples N·M actions. A path that has ended (won, out of turns or of context) keeps its last score and its place; the
+samples N·M actions. A path that has ended (done, out of turns or of context) keeps its last score and its place; the
 search of a game ends when its best path has ended, and that path is the episode. Whether it was won is read by nobody
 before.
 
@@ -24,12 +24,13 @@ from dataclasses import dataclass, field
 
 from tqdm import tqdm
 
-from agentprm_core.envs import Observation, World, make_world
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
-from agentprm_core.rollout import Start, episode_seed, settled_heap
+from agentprm_core.rollout import Start, settled_heap
 from agentprm_core.search.best_of_n import judged
 from agentprm_core.search.scorer import Scorer
+from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Turn
+from agentprm_core.worlds import Observation, World, world_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class _Beam:
 
     start: Start
     nodes: list[_Node]
+    success: float
+    """The reward from which on an episode is won."""
     cost: Cost = field(default_factory=Cost)
     steps: int = 0
     known: dict[tuple[str, str], _Place] = field(default_factory=dict)
@@ -110,7 +113,7 @@ class BeamSearch:
         self._prior = prior
 
     def search(
-        self, starts: Iterable[Start], *, engine: str, max_turns: int, progress: bool = False
+        self, starts: Iterable[Start], *, world_name: str, max_turns: int, progress: bool = False
     ) -> Iterator[Episode]:
         """The path found for each start, as games end. ``Episode.extra``: ``score``, ``cost``, ``world_steps``.
 
@@ -122,7 +125,7 @@ class BeamSearch:
             try:
                 while True:
                     while (len(beams) + 1) * self._width <= self._sampler.seats and (start := next(waiting, None)):
-                        beams.append(self._root(start, engine))
+                        beams.append(self._root(start, world_name))
                     if not beams:
                         return
                     self._deepen(beams, max_turns)
@@ -135,14 +138,15 @@ class BeamSearch:
                     for node in beam.live:
                         self._leave(beam, node)
 
-    def _root(self, start: Start, engine: str) -> _Beam:
+    def _root(self, start: Start, world_name: str) -> _Beam:
         if start.actions or start.first is not None:
             raise ValueError(f"beam search starts at a game's first state; {start.game.id} has actions to replay")
-        world = make_world(engine)
+        spec = world_spec(world_name)
+        world = spec.make()
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
         seen = world.reset(start.game)
         place = _Place(world, world.state_key(), seen)
-        beam = _Beam(start, [_Node(place, (), (), 0.0, 0.0, (place.key,), seats)])
+        beam = _Beam(start, [_Node(place, (), (), 0.0, 0.0, (place.key,), seats)], spec.success)
         self._look(beam, beam.nodes[0])
         return beam
 
@@ -195,7 +199,7 @@ class BeamSearch:
             self._leave(beam, node)
         del beam.nodes[self._width :]
         for node in beam.live:
-            if node.place.observation.won or len(node.turns) == max_turns:
+            if node.place.observation.done or len(node.turns) == max_turns:
                 self._leave(beam, node)
             else:
                 self._look(beam, node)
@@ -242,7 +246,8 @@ class BeamSearch:
             index=beam.start.index,
             seed=beam.start.seed,
             turns=best.turns,
-            won=best.place.observation.won,
+            won=best.place.observation.reward >= beam.success,
+            reward=best.place.observation.reward,
             truncated=best.truncated,
             extra={
                 "log_probs": best.log_probs,

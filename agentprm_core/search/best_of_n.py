@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.search.scorer import PrmScorer, Scorer
 from agentprm_core.types import Episode
@@ -65,7 +65,7 @@ class Chooser:
 class BestOfN(Chooser):
     """A :class:`Chooser` whose scorer is a PRM."""
 
-    def __init__(self, sampler: Sampler, prm: Policy, *, samples: int, prior: float = 0.0) -> None:
+    def __init__(self, sampler: Sampler, prm: Checkpoint, *, samples: int, prior: float = 0.0) -> None:
         scorer = PrmScorer(
             prm, slots=sampler.seats, context=sampler.context, max_action_tokens=sampler.max_action_tokens
         )

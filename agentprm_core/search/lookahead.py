@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
-from agentprm_core.rollout import episode_seed
 from agentprm_core.search.best_of_n import ranked
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.search.world_model import WorldModel
+from agentprm_core.seeding import episode_seed
 
 
 @dataclass(slots=True)

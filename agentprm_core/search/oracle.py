@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agentprm_core.policy.sampler import Decision, Sampler
-from agentprm_core.rollout import Start, episode_seed, play
+from agentprm_core.rollout import Start, play
+from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Game
 
 
 class TrueQ:
-    """A scorer: the mean of γ^{T−1−t} · won over ``plays`` continuations of each candidate by ``sampler``.
+    """A scorer: the mean of γ^{T−1−t} · R over ``plays`` continuations of each candidate by ``sampler``.
 
     It knows the game behind each conversation by its seed: ``games`` are the games of the episodes' starts, by the
     starts' seeds. The sampler must be another one than the player's.
@@ -30,13 +31,13 @@ class TrueQ:
         *,
         plays: int,
         gamma: float,
-        engine: str,
+        world_name: str,
         max_turns: int,
     ) -> None:
         if plays < 1:
             raise ValueError(f"a value needs at least one play, not {plays}")
         self._sampler, self._games = sampler, games
-        self._plays, self._gamma, self._engine, self._max_turns = plays, gamma, engine, max_turns
+        self._plays, self._gamma, self._world_name, self._max_turns = plays, gamma, world_name, max_turns
         self.steps: Counter[int] = Counter()
         self._told: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._read: Counter[int] = Counter()
@@ -70,10 +71,10 @@ class TrueQ:
                     starts.append(Start(self._games[seed], len(starts), branch, told, candidate.action))
                     places.append((number, choice, seat))
         scores = [[0.0] * len(candidates) for _, candidates in asked]
-        for episode in play(self._sampler, starts, engine=self._engine, max_turns=self._max_turns):
+        for episode in play(self._sampler, starts, world_name=self._world_name, max_turns=self._max_turns):
             number, choice, seat = places[episode.index]
             after = episode.length - 1 - episode.start
-            scores[number][choice] += episode.won * self._gamma**after / self._plays
+            scores[number][choice] += episode.reward * self._gamma**after / self._plays
             self._read[seat] += episode.extra["cost"].policy_read
             self.steps[self._told[seat][0]] += episode.length
         return scores

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from agentprm_core.policy.conversations import Conversation, Conversations
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.runner import Extension
 from agentprm_core.policy.sampler import SPELT, Decision
 from agentprm_core.prm.model import likelihood_weight
@@ -60,7 +60,7 @@ class _Round:
 class PrmScorer:
     """Q_φ(s, a) in (0, 1) of a PRM, for up to ``slots`` conversations of ``context`` tokens."""
 
-    def __init__(self, prm: Policy, *, slots: int, context: int, max_action_tokens: int) -> None:
+    def __init__(self, prm: Checkpoint, *, slots: int, context: int, max_action_tokens: int) -> None:
         self._room = max(BRANCH_ROOM, max_action_tokens + 1)
         self._talks = Conversations(prm, slots=slots, context=context, branch_room=self._room)
         self._reserve, self._likelihood = max_action_tokens, likelihood_weight(prm.model)
@@ -139,7 +139,7 @@ class PrmScorer:
             )
         )
         score_B = runner.head(hidden_RW.index_select(0, ends))[:, 0]
-        nll_P = runner.surprise(hidden_RW.index_select(0, parents), tokens)
+        nll_P = runner.token_nll(hidden_RW.index_select(0, parents), tokens)
         return score_B + self._likelihood * score_B.new_zeros(len(ends)).index_add(0, of_branch, -nll_P)
 
     def _fitting(self, branches: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

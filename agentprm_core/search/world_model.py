@@ -15,12 +15,12 @@ from typing import Protocol
 
 from transformers import PreTrainedModel
 
-from agentprm_core.envs import World, make_world
 from agentprm_core.improve.sft import SftSettings, train_sft
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import ACT, Renderer
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.types import Episode, Game
+from agentprm_core.worlds import World, make_world
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class WorldModel(Protocol):
 class EngineModel:
     """The engine as a perfect model: the upper bound. It knows the games by the seeds of their starts."""
 
-    def __init__(self, games: Mapping[int, Game], *, engine: str) -> None:
-        self._games, self._engine = games, engine
+    def __init__(self, games: Mapping[int, Game], *, world_name: str) -> None:
+        self._games, self._world_name = games, world_name
         self._worlds: dict[int, World] = {}
         self._opened = 0
 
     def open(self, seed: int) -> int:
-        world = make_world(self._engine)
+        world = make_world(self._world_name)
         world.reset(self._games[seed])
         return self._keep(world)
 
@@ -77,7 +77,7 @@ class EngineModel:
 
     def imagine(self, asked: Sequence[tuple[int, str]]) -> list[Imagined | None]:
         seen = [self._worlds[seat].step(action) for seat, action in asked]
-        return [Imagined(observation.text, observation.won) for observation in seen]
+        return [Imagined(observation.text, observation.done) for observation in seen]
 
     def close(self, seat: int) -> int:
         del self._worlds[seat]
@@ -92,7 +92,7 @@ class EngineModel:
 class LearntModel:
     """A trained world model, in up to ``slots`` conversations of ``context`` tokens; the likeliest observation."""
 
-    def __init__(self, world: Policy, *, slots: int, context: int, max_observation_tokens: int) -> None:
+    def __init__(self, world: Checkpoint, *, slots: int, context: int, max_observation_tokens: int) -> None:
         """Raises ValueError for the ``chat`` format."""
         self._sampler = Sampler(
             replace(world, renderer=exchanged(world.renderer)),

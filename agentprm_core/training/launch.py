@@ -25,7 +25,7 @@ from safetensors import numpy as arrays
 from safetensors.torch import load_file, load_model, save_file, save_model
 from transformers import PreTrainedModel
 
-from agentprm_core.datasets import whole
+from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
 from agentprm_core.training import trainer as training
 from agentprm_core.training.naming import name_of, named
@@ -175,7 +175,7 @@ def main(folder: Path) -> None:
         metrics = training.fit(trainer)
     except tuple(_EXPECTED.values()) as error:
         kind = next(name for name, known in _EXPECTED.items() if isinstance(error, known))
-        with whole(folder / _ERROR) as aside:
+        with atomic_write(folder / _ERROR) as aside:
             aside.write_text(json.dumps({"kind": kind, "said": str(error)}))
         sys.exit(1)
     trained = {}

@@ -28,7 +28,7 @@ import torch
 from torch.utils.data import SequentialSampler
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
-from agentprm_core.datasets import whole
+from agentprm_core.datasets import atomic_write
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.muon import MuonWithAdamW
 from agentprm_core.training.naming import described, restored
@@ -278,7 +278,7 @@ def resume_point(scratch: Path, digest: str) -> Path | None:
             shutil.rmtree(state)
         for scores in scratch.glob("scores-*.npy"):
             scores.unlink()
-        with whole(owner) as aside:
+        with atomic_write(owner) as aside:
             aside.write_text(json.dumps({"digest": digest}) + "\n")
         return None
     # trainer_state.json is the last file of a state to be written

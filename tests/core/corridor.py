@@ -9,15 +9,15 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from agentprm_core.envs.base import Observation
 from agentprm_core.types import EPISODES, Episode, Game, Turn
+from agentprm_core.worlds.base import Observation, WorldSpec
 
 ACTIONS = ("left", "right")
 START, END = 2, 5
 RIGHT = {1: 0.7, 2: 0.5, 3: 0.6, 4: 0.8}
 """π(right | cell)."""
 
-GAME = Game("corridor/0", "train", "pick_and_place_simple", "reach the end", 1, "", "generated")
+GAME = Game("corridor/0", "corridor", "train", "walk", "reach the end", "")
 
 
 def exact_q(gamma: float, outcome: str = "binary") -> dict[tuple[int, str], float]:
@@ -63,7 +63,12 @@ class Corridor:
         return self.cell in (0, END)
 
     def _look(self) -> Observation:
-        return Observation(f"you are in cell {self.cell}", ACTIONS, self.cell == END)
+        return Observation(f"you are in cell {self.cell}", ACTIONS, float(self.cell == END), self.over)
+
+
+CORRIDOR = WorldSpec(
+    "corridor", make=Corridor, generate=lambda count, seed, split: [GAME], kinds=("walk",), instruction="You walk."
+)
 
 
 def play(seed: int, index: int = 0, game_id: str = GAME.id) -> Episode:
@@ -74,7 +79,7 @@ def play(seed: int, index: int = 0, game_id: str = GAME.id) -> Episode:
         action = ACTIONS[int(rng.random() < RIGHT[world.cell])]
         turns.append(Turn(observation.text, action, ACTIONS, True, world.state_key()))
         observation = world.step(action)
-    return Episode(game_id, index, seed, tuple(turns), observation.won)
+    return Episode(game_id, index, seed, tuple(turns), observation.reward == 1)
 
 
 def play_on(worlds, histories, seeds) -> list[tuple[bool, int]]:
@@ -96,7 +101,7 @@ def table(*episodes: tuple[str, int, list[str], bool]) -> pa.Table:
         for t, action in enumerate(actions):
             last = t == len(actions) - 1
             seen = " then ".join(actions[:t]) or "start"
-            end = (float(won and last), last, f"{game_id} {seen}", "digest")
+            end = (float(won and last), won and last, last, f"{game_id} {seen}", "digest")
             rows.append((0, "agentprm", game_id, 0, episode, t, seen, action, "", [action], True, *end))
     columns = zip(*rows)
     return pa.table(dict(zip(EPISODES.names, map(list, columns))), schema=EPISODES)

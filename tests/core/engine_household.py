@@ -86,10 +86,10 @@ def tiny_game(goal: str = SIMPLE_GOAL, **more: str) -> Game:
     """The household as a game."""
     return Game(
         id="train/pick_and_place_simple-Mug-None-Cabinet-1/tiny",
+        world="alfworld",
         split="train",
-        task_type="pick_and_place_simple",
+        kind="pick_and_place_simple",
         goal="put a mug in cabinet.",
-        floor_plan=1,
-        problem=tiny_problem(goal, **more),
-        source="generated",
+        payload=tiny_problem(goal, **more),
+        attributes={"floor_plan": 1, "source": "generated"},
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agentprm_core import envs
+from agentprm_core import worlds
 from agentprm_core.branches import BRANCHES
 from agentprm_core.credit.branching import (
     BRANCH_VALUES,
@@ -47,7 +47,7 @@ def test_points_stand_after_each_turn():
     for t, point in enumerate(points(3)):
         assert point.history.turns == episode.turns[: t + 1]
         assert point.history.observation.text == f"you are in cell {point.world.cell}"
-    assert point.world.over and point.history.observation.won == episode.won
+    assert point.world.over and point.history.observation.reward == episode.won
 
 
 def test_a_point_gets_the_same_rollouts_in_any_company():
@@ -148,18 +148,24 @@ class Walker:
 
 
 def test_playing_on_by_the_rollout_loop(monkeypatch):
-    monkeypatch.setitem(envs._ENGINES, "corridor", ("tests.core.corridor", "Corridor"))
+    monkeypatch.setitem(worlds._OURS, "corridor", "tests.core.corridor:CORRIDOR")
     left, right = (history_after(action) for action in ACTIONS)
-    play_from = play_from_player(Walker(), engine="corridor", max_turns=5)
-    assert play_from([], [left, left, right], [2, 3, 4]) == [(True, 4), (False, 4), (True, 2)]
+    play_from = play_from_player(Walker(), world_name="corridor", max_turns=5)
+    assert play_from([], [left, left, right], [2, 3, 4]) == [
+        (1.0, 4),
+        (0.0, 1),
+        (1.0, 2),
+    ]  # the second walks off the lost end
     reasoning, player = history_after("right", "left"), Walker()
     reasoning = replace(reasoning, turns=tuple(turn._replace(reason="so") for turn in reasoning.turns))
-    play_from_player(player, engine="corridor", max_turns=5)([], [reasoning], [2])
+    play_from_player(player, world_name="corridor", max_turns=5)([], [reasoning], [2])
     assert player.told[:3] == [("right", "so"), ("left", "so"), ("right", "")]
-    at_the_limit = play_from_player(Walker(), engine="corridor", max_turns=1)
-    assert at_the_limit([], [right], [4]) == [(False, 0)]
+    at_the_limit = play_from_player(Walker(), world_name="corridor", max_turns=1)
+    assert at_the_limit([], [right], [4]) == [(0.0, 0)]
     with pytest.raises(ValueError, match="2 turns of history, of which the player took in 1"):
-        play_from_player(Walker(context=1), engine="corridor", max_turns=5)([], [history_after("right", "left")], [4])
+        play_from_player(Walker(context=1), world_name="corridor", max_turns=5)(
+            [], [history_after("right", "left")], [4]
+        )
 
 
 def history_after(*actions):

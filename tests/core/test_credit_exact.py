@@ -36,14 +36,14 @@ def monte_carlo(episodes, key, outcome="binary"):
     return monte_carlo_q(turns, gamma=GAMMA, key=key, side_N=side, outcome=outcome).q_N
 
 
-def gae(episodes, gamma, lam, model):
+def gae(episodes, gamma, gae_lambda, model):
     """Targets from M = ``model``'s q of each turn, flattened over the turns there are."""
     lengths = torch.tensor([e.length for e in episodes])
     values = torch.zeros(len(episodes), int(lengths.max()), dtype=torch.float64)
     for row, e in zip(values, episodes):
         row[: e.length] = torch.tensor([model[cell_of(t), t.action] for t in e.turns])
     won = torch.tensor([float(e.won) for e in episodes])
-    found = gae_targets(values, lengths, won, gamma=gamma, lam=lam)
+    found = gae_targets(values, lengths, won, gamma=gamma, gae_lambda=gae_lambda)
     return found.q_BT[found.mask_BT].numpy()
 
 
@@ -90,10 +90,12 @@ def test_branching_is_unbiased_and_its_variance_falls_as_one_over_rollouts():
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 def test_gae_reproduces_the_exact_q_and_lambda_costs_variance(gamma):
     spreads = []
-    for lam in (0.5, 0.9, 1.0):
-        discount = effective_discount(gamma, lam)
+    for gae_lambda in (0.5, 0.9, 1.0):
+        discount = effective_discount(gamma, gae_lambda)
         model = exact_q(discount)
-        bias, error, spread = error_at(lambda episodes, m=model, lam=lam: gae(episodes, gamma, lam, m), discount)
+        bias, error, spread = error_at(
+            lambda episodes, m=model, gae_lambda=gae_lambda: gae(episodes, gamma, gae_lambda, m), discount
+        )
         assert abs(bias) < 3 * error
         spreads.append(spread)
     assert spreads == sorted(spreads)
@@ -102,7 +104,10 @@ def test_gae_reproduces_the_exact_q_and_lambda_costs_variance(gamma):
 
 def test_gae_inherits_the_errors_of_the_model_as_lambda_falls():
     wrong = {state_action: 0.5 for state_action in exact_q(1.0)}
-    bias = [abs(error_at(lambda episodes, lam=lam: gae(episodes, 1.0, lam, wrong), 1.0, 1)[0]) for lam in (0.5, 1.0)]
+    bias = [
+        abs(error_at(lambda episodes, gae_lambda=gae_lambda: gae(episodes, 1.0, gae_lambda, wrong), 1.0, 1)[0])
+        for gae_lambda in (0.5, 1.0)
+    ]
     assert bias[0] > 2 * bias[1]
 
 

@@ -17,12 +17,12 @@ def batch(seed, rows=5, longest=7):
     return values, lengths, outcomes, before
 
 
-def by_definition(m, r, gamma, lam, first):
+def by_definition(m, r, gamma, gae_lambda, first):
     """One episode: the sums as the paper writes them."""
     last = len(m) - 1
     before = [first, *m[:-1]]
     delta = [(r if t == last else gamma * m[t]) - before[t] for t in range(last + 1)]
-    advantage = [sum((gamma * lam) ** k * delta[t + k] for k in range(last + 1 - t)) for t in range(last + 1)]
+    advantage = [sum((gamma * gae_lambda) ** k * delta[t + k] for k in range(last + 1 - t)) for t in range(last + 1)]
     return [a + b for a, b in zip(advantage, before)], advantage
 
 
@@ -30,15 +30,17 @@ def by_definition(m, r, gamma, lam, first):
 @given(
     seed=st.integers(0, 10_000),
     gamma=st.floats(0.1, 1.0),
-    lam=st.floats(0.0, 1.0),
+    gae_lambda=st.floats(0.0, 1.0),
     with_value=st.booleans(),
 )
-def test_equals_the_double_loop(seed, gamma, lam, with_value):
+def test_equals_the_double_loop(seed, gamma, gae_lambda, with_value):
     values, lengths, outcomes, before = batch(seed)
-    got = gae_targets(values, lengths, outcomes, gamma=gamma, lam=lam, before_first_B=before if with_value else None)
+    got = gae_targets(
+        values, lengths, outcomes, gamma=gamma, gae_lambda=gae_lambda, before_first_B=before if with_value else None
+    )
     for b, n in enumerate(lengths.tolist()):
         first = before[b].item() if with_value else 0.0
-        q, advantage = by_definition(values[b, :n].tolist(), outcomes[b].item(), gamma, lam, first)
+        q, advantage = by_definition(values[b, :n].tolist(), outcomes[b].item(), gamma, gae_lambda, first)
         torch.testing.assert_close(got.q_BT[b, :n].tolist(), q, rtol=0, atol=1e-12)
         torch.testing.assert_close(got.advantage_BT[b, :n].tolist(), advantage, rtol=0, atol=1e-12)
         assert got.mask_BT[b].tolist() == [True] * n + [False] * (values.shape[1] - n)
@@ -50,34 +52,34 @@ def test_equals_the_double_loop(seed, gamma, lam, with_value):
 def test_closed_forms(with_value):
     values, lengths, outcomes, before = batch(1)
     first = before if with_value else None
-    whole = gae_targets(values, lengths, outcomes, gamma=1, lam=1, before_first_B=first)
+    whole = gae_targets(values, lengths, outcomes, gamma=1, gae_lambda=1, before_first_B=first)
     torch.testing.assert_close(whole.q_BT, outcomes[:, None] * whole.mask_BT)
     torch.testing.assert_close(whole.advantage_BT, (outcomes[:, None] - whole.before_BT) * whole.mask_BT)
 
-    one_step = gae_targets(values, lengths, outcomes, gamma=0.9, lam=0, before_first_B=first)
+    one_step = gae_targets(values, lengths, outcomes, gamma=0.9, gae_lambda=0, before_first_B=first)
     last = torch.arange(values.shape[1]) == lengths[:, None] - 1
     by_hand = torch.where(last, outcomes[:, None], 0.9 * values) * one_step.mask_BT
     torch.testing.assert_close(one_step.q_BT, by_hand)
 
-    gamma, lam, m, r = 0.9, 0.8, values[0], outcomes[0]
-    between = gae_targets(m[None], torch.tensor([7]), r[None], gamma=gamma, lam=lam)
+    gamma, gae_lambda, m, r = 0.9, 0.8, values[0], outcomes[0]
+    between = gae_targets(m[None], torch.tensor([7]), r[None], gamma=gamma, gae_lambda=gae_lambda)
     for t in range(7):
-        mixed = sum((1 - lam) * gamma * (gamma * lam) ** k * m[t + k] for k in range(6 - t))
-        torch.testing.assert_close(between.q_BT[0, t], mixed + (gamma * lam) ** (6 - t) * r)
+        mixed = sum((1 - gae_lambda) * gamma * (gamma * gae_lambda) ** k * m[t + k] for k in range(6 - t))
+        torch.testing.assert_close(between.q_BT[0, t], mixed + (gamma * gae_lambda) ** (6 - t) * r)
 
 
 def test_what_lies_in_the_padding_does_not_matter():
     values, lengths, outcomes, _ = batch(2)
     outside = torch.arange(values.shape[1]) >= lengths[:, None]
-    a = gae_targets(values, lengths, outcomes, gamma=0.95, lam=0.95)
-    b = gae_targets(values.masked_fill(outside, 1e6), lengths, outcomes, gamma=0.95, lam=0.95)
+    a = gae_targets(values, lengths, outcomes, gamma=0.95, gae_lambda=0.95)
+    b = gae_targets(values.masked_fill(outside, 1e6), lengths, outcomes, gamma=0.95, gae_lambda=0.95)
     torch.testing.assert_close(a.q_BT, b.q_BT)
     torch.testing.assert_close(a.advantage_BT, b.advantage_BT)
 
 
 def test_targets_carry_no_gradient_and_keep_the_dtype():
     values, lengths, outcomes, _ = batch(3)
-    got = gae_targets(values.float().requires_grad_(), lengths, outcomes, gamma=1, lam=0.95)
+    got = gae_targets(values.float().requires_grad_(), lengths, outcomes, gamma=1, gae_lambda=0.95)
     assert not got.q_BT.requires_grad and got.q_BT.dtype == torch.float32
 
 
@@ -85,7 +87,7 @@ def test_targets_carry_no_gradient_and_keep_the_dtype():
     ("changes", "message"),
     [
         ({"gamma": 1.5}, r"gamma 1.5 is not in \(0, 1\]"),
-        ({"lam": -0.1}, r"lam -0.1 is not in \[0, 1\]"),
+        ({"gae_lambda": -0.1}, r"gae_lambda -0.1 is not in \[0, 1\]"),
         ({"lengths_B": torch.tensor([0, 7, 1, 1, 1])}, "lengths must lie in 1 … 7"),
         ({"lengths_B": torch.tensor([8, 7, 1, 1, 1])}, "lengths must lie in 1 … 7"),
         ({"outcomes_B": torch.ones(4)}, r"outcomes must be \[5\], one an episode, not \[4\]"),
@@ -95,6 +97,6 @@ def test_targets_carry_no_gradient_and_keep_the_dtype():
 )
 def test_bad_input(changes, message):
     values, lengths, outcomes, _ = batch(4)
-    given_ = dict(values_BT=values, lengths_B=lengths, outcomes_B=outcomes, gamma=1.0, lam=0.95)
+    given_ = dict(values_BT=values, lengths_B=lengths, outcomes_B=outcomes, gamma=1.0, gae_lambda=0.95)
     with pytest.raises(ValueError, match=message):
         gae_targets(**given_ | changes)

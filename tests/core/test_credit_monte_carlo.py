@@ -187,7 +187,7 @@ def changed(rows, column, row, value):
         (FIVE.slice(0, 4), "turn 3: the last turn of its episode, yet not done"),
         (changed(FIVE, "done", 1, True), "turn 1: done before the episode's last turn"),
         (changed(FIVE, "reward", 2, 1.0), "turn 2: a reward before the episode's last turn"),
-        (changed(FIVE, "reward", 4, 0.5), "turn 4: a reward other than 0 and 1"),
+        (changed(FIVE, "reward", 4, 1.5), "turn 4: a reward outside of"),
     ],
 )
 def test_rows_that_are_not_whole_episodes(rows, message):

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_table, whole, write_table
+from agentprm_core.datasets import atomic_write, episodes_from_table, episodes_to_table, read_table, write_table
 from agentprm_core.types import EPISODES, Episode, Turn
 
 
@@ -48,10 +48,10 @@ def test_the_same_table_gives_the_same_bytes(tmp_path):
 
 def test_a_failed_write_leaves_nothing_and_spares_what_was_there(tmp_path):
     out = tmp_path / "out"
-    with whole(out) as aside:
+    with atomic_write(out) as aside:
         aside.mkdir()
         (aside / "x").write_text("old")
-    with pytest.raises(RuntimeError), whole(out) as aside:
+    with pytest.raises(RuntimeError), atomic_write(out) as aside:
         aside.mkdir()
         (aside / "x").write_text("half")
         raise RuntimeError

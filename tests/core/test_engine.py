@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentprm_core.envs import Observation, UnsupportedGame
-from agentprm_core.envs.alfworld.commands import commands_everywhere, commands_here
-from agentprm_core.envs.alfworld.engine import FastWorld
-from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.types import Game
+from agentprm_core.worlds import Observation, UnsupportedGame
+from agentprm_core.worlds.alfworld.commands import commands_everywhere, commands_here
+from agentprm_core.worlds.alfworld.engine import FastWorld
+from agentprm_core.worlds.alfworld.households import generate_games
 from tests.core.engine_household import tiny_game
 
 ROOM = (
@@ -48,7 +48,7 @@ def test_the_room_and_the_first_commands() -> None:
     assert shown.text == ROOM
     assert shown.admissible[0] == "go to cabinet 1"
     assert shown.admissible[-3:] == ("help", "inventory", "look")
-    assert not shown.won
+    assert not shown.done
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_an_object_in_two_receptacles_is_in_the_other_still_when_taken_from_one(
 
 def test_the_goal_holds_when_the_mug_is_in_a_cabinet_and_no_longer_when_it_is_taken_out() -> None:
     world, _ = play(["go to countertop 1", "take mug 1 from countertop 1", "go to cabinet 1", "open cabinet 1"])
-    assert world.step("move mug 1 to cabinet 1").won
-    assert world.step("look").won
-    assert not world.step("take mug 1 from cabinet 1").won
+    assert world.step("move mug 1 to cabinet 1").done
+    assert world.step("look").done
+    assert not world.step("take mug 1 from cabinet 1").done
 
 
 def test_facts_as_the_experts_of_alfworld_spell_them() -> None:
@@ -218,7 +218,8 @@ def test_keys_tell_games_apart_and_agree_across_processes() -> None:
     other.reset(replace(HOUSEHOLDS[0], id="train/a-b-c-d-1/another"))
     assert world.state_key() != other.state_key()
     code = (
-        "from agentprm_core.envs.alfworld.engine import FastWorld; from tests.core.engine_household import tiny_game\n"
+        "from agentprm_core.worlds.alfworld.engine import FastWorld\n"
+        "from tests.core.engine_household import tiny_game\n"
         "w = FastWorld(); w.reset(tiny_game()); w.step('go to fridge 1'); print(w.state_key())"
     )
     keys = {
@@ -232,8 +233,8 @@ def test_keys_tell_games_apart_and_agree_across_processes() -> None:
 
 def test_the_engine_needs_none_of_the_published_one() -> None:
     code = (
-        "import sys; from agentprm_core.envs import make_world; from tests.core.engine_household import tiny_game\n"
-        "make_world('fast').reset(tiny_game())\n"
+        "import sys; from agentprm_core.worlds import make_world; from tests.core.engine_household import tiny_game\n"
+        "make_world('alfworld').reset(tiny_game())\n"
         "print(sorted({'alfworld', 'textworld', 'fast_downward', 'torch', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -280,7 +281,7 @@ def test_what_is_not_modelled_is_refused_by_name(problem: dict[str, str], messag
 def test_a_problem_that_is_cut_off_is_refused() -> None:
     game = tiny_game()
     with pytest.raises(UnsupportedGame, match="brackets are never closed: the text is cut short"):
-        FastWorld().reset(replace(game, problem=game.problem[: len(game.problem) // 2]))
+        FastWorld().reset(replace(game, payload=game.payload[: len(game.payload) // 2]))
 
 
 def test_a_random_walk_never_meets_a_command_that_does_nothing() -> None:

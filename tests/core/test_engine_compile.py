@@ -11,12 +11,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agentprm_core.envs import UnsupportedGame
-from agentprm_core.envs.alfworld import compiled_cache
-from agentprm_core.envs.alfworld.compile import compile_game, compiled_game
-from agentprm_core.envs.alfworld.engine import FastWorld
-from agentprm_core.envs.alfworld.names import entity_names, listing
-from agentprm_core.envs.alfworld.pddl import PddlError, parse_expression, parse_problem, parse_typed
+from agentprm_core.worlds import UnsupportedGame
+from agentprm_core.worlds.alfworld import compiled_cache
+from agentprm_core.worlds.alfworld.compile import compile_game, compiled_game
+from agentprm_core.worlds.alfworld.engine import FastWorld
+from agentprm_core.worlds.alfworld.names import entity_names, listing
+from agentprm_core.worlds.alfworld.pddl import PddlError, parse_expression, parse_problem, parse_typed
 from tests.core.engine_household import OBJECTS, RECEPTACLES, tiny_game, tiny_problem
 
 PROBLEM = parse_problem(tiny_problem())
@@ -164,7 +164,7 @@ def test_a_grounded_goal_means_what_its_formula_says(formula: list, seed: int) -
             world.step(rng.choice(world.step("look").admissible))
         return
     for _ in range(40):
-        assert shown.won == _holds(formula, _facts(world), {})
+        assert shown.done == _holds(formula, _facts(world), {})
         shown = world.step(rng.choice(shown.admissible))
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentprm_core.envs import make_world
-from agentprm_core.envs.alfworld.engine import FastWorld
-from agentprm_core.envs.alfworld.games import load_games
-from agentprm_core.envs.alfworld.households import generate_games
+from agentprm_core.worlds import make_world
+from agentprm_core.worlds.alfworld.engine import FastWorld
+from agentprm_core.worlds.alfworld.games import load_games
+from agentprm_core.worlds.alfworld.households import generate_games
 from benchmarks.engine_parity import random_command, side_by_side
 from tests.core.engine_household import tiny_game
 
@@ -43,7 +43,7 @@ GOALS = {
 
 @pytest.fixture(scope="module")
 def engines() -> tuple:
-    return make_world("fast"), make_world("textworld")
+    return make_world("alfworld"), make_world("alfworld-textworld")
 
 
 def _facts(reference) -> set[str]:
@@ -105,7 +105,11 @@ def test_a_walk_reports_the_first_mismatch(engines: tuple) -> None:
 
         def step(self, command: str):
             shown = super().step(command)
-            return shown if len(shown.admissible) < 12 else type(shown)("Surprise.", shown.admissible, shown.won)
+            return (
+                shown
+                if len(shown.admissible) < 12
+                else type(shown)("Surprise.", shown.admissible, shown.reward, shown.done)
+            )
 
     counts, mismatch = side_by_side(tiny_game(), Boaster(), engines[1], 40, random.Random(0), expert=False)
     assert counts["mismatches"] == 1

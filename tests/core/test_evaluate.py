@@ -12,7 +12,7 @@ from agentprm_core.policy.sampler import Cost
 from agentprm_core.types import Episode, Game, Turn
 
 GAMES = [
-    Game(f"seen/{kind}/{n}", "seen", kind, "put a mug in cabinet.", 8, "(problem)", "generated")
+    Game(f"seen/{kind}/{n}", "alfworld", "seen", kind, "put a mug in cabinet.", "(problem)")
     for kind in ("pick_and_place_simple", "look_at_obj_in_light")
     for n in range(2)
 ]
@@ -79,7 +79,7 @@ def test_rows_of_the_table():
     assert (row["ci_low"], row["ci_high"]) == wilson(3, 4)
     assert (row["generated"], row["prm_read"], row["world_steps"]) == (16.5, 0, 5.5)
     assert row["inadmissible"] == pytest.approx(4 / 22)
-    assert row["by_task_type"] == {
+    assert row["by_kind"] == {
         "pick_and_place_simple": {"games": 2, "success": 0.5},
         "look_at_obj_in_light": {"games": 2, "success": 1.0},
     }

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from agentprm_core.datasets import games_from_table, games_to_table
-from agentprm_core.envs import UnsupportedGame
-from agentprm_core.envs.alfworld.games import goal_params, load_games, write_game
-from agentprm_core.types import GAMES, TASK_TYPES, Game
+from agentprm_core.types import GAMES, Game
+from agentprm_core.worlds import UnsupportedGame
+from agentprm_core.worlds.alfworld.games import goal_params, load_games, write_game
+from agentprm_core.worlds.alfworld.kinds import TASK_TYPES
 
 PROBLEM = "(define (problem p)\n(:domain alfred)\n(:objects agent1 - agent)\n(:init)\n(:goal (and))\n)"
 
@@ -21,12 +22,12 @@ PROBLEM = "(define (problem p)\n(:domain alfred)\n(:objects agent1 - agent)\n(:i
 def _game(task: str = "pick_clean_then_place_in_recep-Mug-None-Cabinet-7", trial: str = "trial_1") -> Game:
     return Game(
         id=f"train/{task}/{trial}",
+        world="alfworld",
         split="train",
-        task_type=task.split("-")[0],
+        kind=task.split("-")[0],
         goal="put a clean mug in cabinet.",
-        floor_plan=7,
-        problem=PROBLEM,
-        source="generated",
+        payload=PROBLEM,
+        attributes={"floor_plan": 7, "source": "generated"},
     )
 
 
@@ -37,7 +38,7 @@ def _edit(path: Path, **changes: object) -> None:
 def test_a_written_game_is_read_back(tmp_path: Path) -> None:
     game = _game()
     write_game(game, tmp_path)
-    assert load_games(tmp_path, "train") == [replace(game, source="published")]
+    assert load_games(tmp_path, "train") == [replace(game, attributes={**game.attributes, "source": "published"})]
     assert load_games(tmp_path / "json_2.1.1", "train") == load_games(tmp_path, "train")
 
 
@@ -64,7 +65,7 @@ def test_what_the_published_loader_skips_is_skipped(tmp_path: Path) -> None:
     write_game(kept, tmp_path)
     write_game(_game("pick_and_place_with_movable_recep-Apple-Bowl-Fridge-7"), tmp_path)
     write_game(_game("pick_and_place_simple-AppleSliced-None-Fridge-7"), tmp_path)
-    write_game(replace(_game(trial="trial_other"), task_type="place_all_obj_type_into_recep"), tmp_path)
+    write_game(replace(_game(trial="trial_other"), kind="place_all_obj_type_into_recep"), tmp_path)
     _edit(write_game(_game(trial="trial_unsolvable"), tmp_path), solvable=False)
     write_game(_game(trial="trial_without_game"), tmp_path).unlink()
     assert [game.id for game in load_games(tmp_path, "train")] == [kept.id]
@@ -142,6 +143,6 @@ def test_task_parameters_come_from_the_folder_name() -> None:
 def test_the_published_games_are_all_read(alfworld_data: Path) -> None:
     games = load_games(alfworld_data, "valid_seen")
     assert len(games) == 140
-    assert {game.task_type for game in games} == set(TASK_TYPES)
-    assert all(game.goal.endswith(".") and game.source == "published" for game in games)
-    assert len({game.task_type for game in load_games(alfworld_data, "valid_seen", 24)}) > 3
+    assert {game.kind for game in games} == set(TASK_TYPES)
+    assert all(game.goal.endswith(".") and game.attributes["source"] == "published" for game in games)
+    assert len({game.kind for game in load_games(alfworld_data, "valid_seen", 24)}) > 3

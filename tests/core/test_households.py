@@ -12,18 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentprm_core.envs import make_world
-from agentprm_core.envs.alfworld.expert import play_expert
-from agentprm_core.envs.alfworld.games import load_games, write_game
-from agentprm_core.envs.alfworld.household_layout import ROOMS, floor_plan, mangle, mangle_pose
-from agentprm_core.envs.alfworld.households import (
+from agentprm_core.types import Game
+from agentprm_core.worlds import make_world
+from agentprm_core.worlds.alfworld.expert import play_expert
+from agentprm_core.worlds.alfworld.games import load_games, write_game
+from agentprm_core.worlds.alfworld.household_layout import ROOMS, floor_plan, mangle, mangle_pose
+from agentprm_core.worlds.alfworld.households import (
     EXPERT_TURNS,
     SPLITS,
     floor_plans,
     generate_games,
     generate_range,
 )
-from agentprm_core.types import TASK_TYPES, Game
+from agentprm_core.worlds.alfworld.kinds import TASK_TYPES
 
 PUBLISHED_PREDICATES = {
     *("atLocation", "canContain", "cleanable", "coolable", "heatable", "inReceptacle", "inReceptacleObject", "isCool"),
@@ -39,12 +40,12 @@ def games() -> list[Game]:
 
 
 def _facts(game: Game) -> list[tuple[str, ...]]:
-    start = game.problem.split("(:init")[1].split("(:goal")[0]
+    start = game.payload.split("(:init")[1].split("(:goal")[0]
     return [(name, *arguments.split()) for name, arguments in re.findall(r"\((\w+) ([^()]*)\)", start)]
 
 
 def _declared(game: Game) -> list[str]:
-    return re.findall(r"^(\S+) - \w+$", game.problem.split("(:init")[0], re.MULTILINE)
+    return re.findall(r"^(\S+) - \w+$", game.payload.split("(:init")[0], re.MULTILINE)
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -64,7 +65,7 @@ def test_shares_of_several_processes_make_up_the_whole() -> None:
 
 
 def test_games_are_the_same_in_every_process() -> None:
-    code = "from agentprm_core.envs.alfworld.households import *; print(repr(generate_games(6, 1, 'seen')))"
+    code = "from agentprm_core.worlds.alfworld.households import *; print(repr(generate_games(6, 1, 'seen')))"
     elsewhere = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONHASHSEED": "1"},
@@ -90,7 +91,7 @@ def test_train_and_seen_are_disjoint_whatever_the_seeds() -> None:
 
 
 def test_all_task_types_come(games: list[Game]) -> None:
-    assert {game.task_type for game in games} == set(TASK_TYPES)
+    assert {game.kind for game in games} == set(TASK_TYPES)
 
 
 def test_only_published_predicates_are_used(games: list[Game]) -> None:
@@ -99,7 +100,7 @@ def test_only_published_predicates_are_used(games: list[Game]) -> None:
 
 def test_the_target_never_starts_where_it_is_to_be_brought(games: list[Game]) -> None:
     for game in games:
-        if game.task_type in ("pick_and_place_simple", "pick_two_obj_and_place"):
+        if game.kind in ("pick_and_place_simple", "pick_two_obj_and_place"):
             _, target, _, parent, _ = game.id.split("/")[1].split("-")
             facts = set(_facts(game))
             homes = {fact[1] for fact in facts if fact[0] == "receptacleType" and fact[2] == f"{parent}Type"}
@@ -110,7 +111,7 @@ def test_the_target_never_starts_where_it_is_to_be_brought(games: list[Game]) ->
 
 
 def test_the_expert_solves_every_game(games: list[Game]) -> None:
-    world = make_world("fast")
+    world = make_world("alfworld")
     assert all(play_expert(world, game, EXPERT_TURNS).won for game in games)
 
 
@@ -119,12 +120,12 @@ def test_the_expert_solves_every_game(games: list[Game]) -> None:
 def test_every_problem_is_well_formed(index: int, seed: int, split: str) -> None:
     (game,) = generate_range([index], seed, split)
     facts, declared = _facts(game), _declared(game)
-    assert game.problem.count("(") == game.problem.count(")")
+    assert game.payload.count("(") == game.payload.count(")")
     assert len(declared) == len(set(declared))
     assert {name for _, *arguments in facts for name in arguments} <= set(declared)
     assert len(facts) == len(set(facts))
     assert game.split == split
-    assert game.floor_plan in [number for room in ROOMS for number in floor_plans(split, room)]
+    assert game.attributes["floor_plan"] in [number for room in ROOMS for number in floor_plans(split, room)]
 
 
 def test_an_unknown_split_is_named() -> None:
@@ -136,8 +137,8 @@ def test_a_generated_game_goes_to_disk_and_back(tmp_path: Path, games: list[Game
     for game in games[:3]:
         write_game(game, tmp_path)
     read = load_games(tmp_path, "train")
-    assert [(g.id, g.goal, g.problem, g.floor_plan) for g in read] == [
-        (g.id, g.goal, g.problem, g.floor_plan) for g in games[:3]
+    assert [(g.id, g.goal, g.payload, g.attributes["floor_plan"]) for g in read] == [
+        (g.id, g.goal, g.payload, g.attributes["floor_plan"]) for g in games[:3]
     ]
 
 
@@ -150,7 +151,9 @@ def test_names_are_spelt_as_published() -> None:
 def test_floor_plans_have_the_published_receptacles(alfworld_data: Path) -> None:
     """Those that open are the published ones, name by name; all together they are about as many."""
     ratios = []
-    for number, game in {game.floor_plan: game for game in load_games(alfworld_data, "valid_seen")}.items():
+    for number, game in {
+        game.attributes["floor_plan"]: game for game in load_games(alfworld_data, "valid_seen")
+    }.items():
         published = {fact[1] for fact in _facts(game) if fact[0] == "receptacleType"}
         ours = floor_plan(number).receptacles
         assert {r.id for r in ours if r.opens} <= published

@@ -8,6 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Turn
+from agentprm_core.worlds import world_spec
 from tests.chat import byte_tokenizer
 
 ROOM = (
@@ -25,7 +26,7 @@ CHATML = (
 
 @pytest.fixture(scope="module")
 def words():
-    return train_tokenizer([ROOM, ARRIVE, TAKE, *COMMANDS], context=256)
+    return train_tokenizer([ROOM, ARRIVE, TAKE, *COMMANDS], context=256, phrases=world_spec("alfworld").phrases)
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +106,10 @@ def test_positions_point_at_the_action_and_its_end(words):
 
 
 def test_the_chat_format_is_the_template_of_the_tokenizer(bytes_with_template):
-    renderer = make_renderer(bytes_with_template)
+    renderer = make_renderer(bytes_with_template, "You act in a household to finish a task.")
     rendered = renderer.episode([turn(ROOM, COMMANDS[0], "why"), turn(ARRIVE, COMMANDS[1], "so")])
     text = bytes_with_template.decode(rendered.input_ids)
-    assert text.startswith("<|im_start|>user\nYou act in a household")
+    assert text.startswith("<|im_start|>user\nYou act in a household to finish a task. At every turn")
     assert "Admissible commands:\ngo to cabinet 2\n" in text
     assert "<|im_start|>assistant\nREASON:\nwhy\nACTION:\ngo to cabinet 2<|im_end|>\n<|im_start|>user\n" in text
     assert bytes_with_template.convert_tokens_to_ids("<|im_end|>") == renderer.stop_token

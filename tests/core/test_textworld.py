@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentprm_core.envs.alfworld.games import load_games
-from agentprm_core.envs.alfworld.textworld import TextWorld
+from agentprm_core.worlds.alfworld.games import load_games
+from agentprm_core.worlds.alfworld.textworld import TextWorld
 
 
 @pytest.mark.alfworld_data

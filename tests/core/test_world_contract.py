@@ -10,30 +10,32 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from agentprm_core.envs import ENGINES, UnsupportedGame, World, make_world
-from agentprm_core.envs.alfworld.expert import Expert
-from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.types import Game
+from agentprm_core.worlds import UnsupportedGame, World, make_world
+from agentprm_core.worlds.alfworld.expert import Expert
+from agentprm_core.worlds.alfworld.households import generate_games
+
+WORLDS = ("alfworld", "alfworld-textworld")
 
 
 @pytest.fixture(scope="module")
 def games() -> list[Game]:
     """The two smallest of a few that have something to open: the published engine's time goes with the size."""
-    openable = [game for game in generate_games(8, 7, "unseen") if "(openable" in game.problem]
-    return sorted(openable, key=lambda game: len(game.problem))[:2]
+    openable = [game for game in generate_games(8, 7, "unseen") if "(openable" in game.payload]
+    return sorted(openable, key=lambda game: len(game.payload))[:2]
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(scope="module", params=WORLDS)
 def world(request: pytest.FixtureRequest) -> World:
     return make_world(request.param)
 
 
 def _plan(game: Game) -> list[str]:
     """The expert's winning commands, found on the fast engine."""
-    world, expert, commands = make_world("fast"), Expert(), []
+    world, expert, commands = make_world("alfworld"), Expert(), []
     seen = world.reset(game)
-    while not seen.won:
-        commands.append(expert.act(seen.text))
+    while not seen.done:
+        commands.append(expert.act(seen))
         seen = world.step(commands[-1])
     return commands
 
@@ -51,7 +53,7 @@ def test_reset_shows_the_room_and_the_task(world: World, games: list[Game]) -> N
     room, task = seen.text.split("\n\n")
     assert room.startswith("You are in the middle of a room. Looking quickly around you, you see a ")
     assert task == f"Your task is to: {games[0].goal}"
-    assert not seen.won
+    assert not seen.done
 
 
 def test_admissible_commands_are_sorted_and_unique(world: World, games: list[Game]) -> None:
@@ -64,13 +66,13 @@ def test_what_is_not_admissible_changes_nothing(world: World, games: list[Game])
     before, key = world.reset(games[0]), world.state_key()
     for command in ("", "dance", "take mug 1 from the moon"):
         seen = world.step(command)
-        assert (seen.text, seen.admissible, seen.won) == ("Nothing happens.", before.admissible, False)
+        assert (seen.text, seen.admissible, seen.done) == ("Nothing happens.", before.admissible, False)
         assert world.state_key() == key
 
 
 def test_the_expert_wins_on_every_engine(world: World, games: list[Game]) -> None:
     world.reset(games[1])
-    outcomes = [world.step(command).won for command in _plan(games[1])]
+    outcomes = [world.step(command).done for command in _plan(games[1])]
     assert outcomes == [False] * (len(outcomes) - 1) + [True]
 
 
@@ -115,13 +117,13 @@ def test_states_of_two_games_never_share_a_key(world: World, games: list[Game]) 
 
 
 def test_an_unreadable_problem_is_refused_by_name(world: World, games: list[Game]) -> None:
-    broken = replace(games[0], problem=games[0].problem[:2000])
+    broken = replace(games[0], payload=games[0].payload[:2000])
     with pytest.raises(UnsupportedGame, match=games[0].id):
         world.reset(broken)
 
 
 def test_engines_say_the_same(games: list[Game]) -> None:
-    fast, published = (make_world(engine) for engine in ("fast", "textworld"))
+    fast, published = (make_world(engine) for engine in WORLDS)
     assert fast.reset(games[1]) == published.reset(games[1])
     for command in ["inventory", "go nowhere", *_plan(games[1])]:
         assert fast.step(command) == published.step(command), command
@@ -129,7 +131,7 @@ def test_engines_say_the_same(games: list[Game]) -> None:
 
 _KEY = """
 import json, sys
-from agentprm_core.envs import make_world
+from agentprm_core.worlds import make_world
 from agentprm_core.types import Game
 world = make_world({engine!r})
 world.reset(Game(**json.load(sys.stdin)))
@@ -138,7 +140,7 @@ print(world.state_key())
 """
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", WORLDS)
 def test_state_keys_are_the_same_in_every_process(engine: str, games: list[Game]) -> None:
     command = _plan(games[0])[0]
     elsewhere = subprocess.run(
@@ -156,5 +158,5 @@ def test_state_keys_are_the_same_in_every_process(engine: str, games: list[Game]
 
 
 def test_an_unknown_engine_is_named() -> None:
-    with pytest.raises(ValueError, match=r"env.engine: 'slow' is not one of fast, textworld"):
+    with pytest.raises(ValueError, match=r"env.world: 'slow' is not one of alfworld, alfworld-textworld"):
         make_world("slow")

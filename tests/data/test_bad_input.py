@@ -9,17 +9,18 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from agentprm_core.datasets import episodes_to_table, games_to_table, whole, write_table
-from agentprm_core.envs.alfworld.games import write_game
-from agentprm_core.envs.alfworld.households import generate_games
-from agentprm_core.policy.models import load_policy, new_model, save_policy
+from agentprm_core.datasets import atomic_write, episodes_to_table, games_to_table, write_table
+from agentprm_core.policy.models import load_checkpoint, new_model, save_checkpoint
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.prm.model import new_prm
 from agentprm_core.types import Episode, Turn
-from tasks import evaluate, gain, games, label, layout, policy, search, search_curves
-from tasks.params import PARAMS
-from tasks.profile import overridden
-from tasks.stage import run_stage, write_json
+from agentprm_core.worlds.alfworld.games import write_game
+from agentprm_core.worlds.alfworld.households import generate_games
+from tasks import evaluate, gain, games, label, policy, search, search_curves
+from tasks.frame import layout
+from tasks.frame.params import PARAMS
+from tasks.frame.profile import overridden
+from tasks.frame.stage import run_stage, write_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,8 +113,8 @@ def test_fewer_published_games_than_asked_for(project, tmp_path, household):
 def checkpoint(folder: Path, words: str = "you see a mug 1", kind: str = "policy") -> str:
     tokenizer = train_tokenizer([words], 64)
     model = new_model(tokenizer, width=8, layers=1, heads=2, kv_heads=1, context=64, seed=1)
-    with whole(folder) as aside:
-        return save_policy(model if kind == "policy" else new_prm(model), tokenizer, aside, kind)
+    with atomic_write(folder) as aside:
+        return save_checkpoint(model if kind == "policy" else new_prm(model), tokenizer, aside, kind)
 
 
 def test_a_checkpoint_with_another_tokenizer(project, tmp_path, monkeypatch):
@@ -220,9 +221,9 @@ def test_games_without_a_column(tmp_path, monkeypatch, household, program):
     arguments = [name, "--policy", f"{tmp_path}/policy", "--games", f"{tmp_path}", "--split", "train"]
     if program is search_curves:
         arguments += ["--prm", f"mine={tmp_path}/prm", "--out", f"{tmp_path}/out"]
-        with whole(tmp_path / "prm") as aside:
-            trained = load_policy(tmp_path / "policy")
-            save_policy(new_prm(trained.model), trained.tokenizer, aside, kind="prm")
+        with atomic_write(tmp_path / "prm") as aside:
+            trained = load_checkpoint(tmp_path / "policy")
+            save_checkpoint(new_prm(trained.model), trained.tokenizer, aside, kind="prm")
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit, match=rf"^{name}: .*train\.parquet: lacks the columns goal$"):
         program.main()

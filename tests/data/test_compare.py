@@ -9,13 +9,15 @@ import pytest
 
 from agentprm_core.evaluate import outcomes_table
 from agentprm_core.policy.sampler import Cost
-from agentprm_core.types import TASK_TYPES, Episode, Game, Turn
-from tasks import compare, layout
+from agentprm_core.types import Episode, Game, Turn
+from agentprm_core.worlds.alfworld.kinds import TASK_TYPES
+from tasks import compare
 from tasks.compare import compared
-from tasks.stage import write_json
+from tasks.frame import layout
+from tasks.frame.stage import write_json
 
 GAMES = [
-    Game(f"unseen/{kind}/{n}", "unseen", kind, "put a mug in cabinet.", 8, "(problem)", "generated")
+    Game(f"unseen/{kind}/{n}", "alfworld", "unseen", kind, "put a mug in cabinet.", "(problem)")
     for kind in TASK_TYPES
     for n in range(2)
 ]

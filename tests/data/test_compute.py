@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from agentprm_core.policy.runner import cache_bytes
-from tasks import compute
-from tasks.compute import load_player, playing_dtype, slots
-from tasks.stage import StageError
+from tasks.frame import compute
+from tasks.frame.compute import load_player, playing_dtype, slots
+from tasks.frame.stage import StageError
 from tests.model import toy
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import yaml
 
 from agentprm_core.datasets import games_from_table, read_table
-from agentprm_core.envs.alfworld.games import write_game
-from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.types import GAMES
-from tasks import evaluate, games, layout
-from tasks.params import PARAMS
-from tasks.profile import load_profile, overridden
-from tasks.stage import run_stage
+from agentprm_core.worlds.alfworld.games import write_game
+from agentprm_core.worlds.alfworld.households import generate_games
+from tasks import evaluate, games
+from tasks.frame import layout
+from tasks.frame.params import PARAMS
+from tasks.frame.profile import load_profile, overridden
+from tasks.frame.stage import run_stage
 
 ROOT = Path(__file__).parents[2]
 CHANGES = {

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 
 from agentprm_core.datasets import games_from_table, read_table
-from agentprm_core.policy.models import load_policy
+from agentprm_core.policy.models import load_checkpoint
 from agentprm_core.policy.runner import cache_bytes
 from agentprm_core.types import GAMES
 from tasks import evaluate
-from tasks.params import load_params
-from tasks.playing import Way
-from tasks.stage import StageError
+from tasks.frame.params import load_params
+from tasks.frame.stage import StageError
+from tasks.playing import DecodingConfig
 
-WAY = Way("sample", 1.0, True, n=2, width=2, samples=2, engine="fast", max_turns=3, max_action_tokens=8, slots=4,
-          context=512)  # fmt: skip
+WAY = DecodingConfig("sample", 1.0, True, n=2, width=2, samples=2, world="alfworld", max_turns=3, max_action_tokens=8,
+          slots=4, context=512)  # fmt: skip
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def stage(tmp_path):
 @pytest.fixture
 def measured(stage, checkpoints, monkeypatch):
     """``measured(way)`` gives outcomes; ``measured.played`` are the ways that were played for them."""
-    policy, prm = load_policy(checkpoints / "policy"), load_policy(checkpoints / "prm", kind="prm")
+    policy, prm = load_checkpoint(checkpoints / "policy"), load_checkpoint(checkpoints / "prm", kind="prm")
     games = games_from_table(read_table(checkpoints / "unseen.parquet", GAMES))
     playing = evaluate.play_games
 
@@ -74,7 +74,7 @@ def test_all_that_decides_outcomes_asks_for_others(stage, measured):
 
 
 def test_a_cache_too_small_for_the_beam_is_named(checkpoints):
-    policy = load_policy(checkpoints / "policy")
+    policy = load_checkpoint(checkpoints / "policy")
     of_one = cache_bytes(policy.model, 512) / 2**20
     params = load_params(Path(__file__).parents[2] / "params.yaml")
     params = params.model_copy(update={"compute": params.compute.model_copy(update={"cache_mb": 2 * 3.5 * of_one})})

@@ -7,10 +7,11 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from agentprm_core.policy.models import load_policy, save_policy
+from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.prm.model import new_prm
-from tasks import compute, evaluate
-from tasks.params import decoding_name
+from tasks import evaluate
+from tasks.frame import compute
+from tasks.frame.params import decoding_name
 from tasks.playing import STANDALONE
 from tests.model.test_server import serving
 
@@ -45,11 +46,11 @@ def test_every_method_plays_in_bfloat16(checkpoints, capsys, monkeypatch, method
 
 
 def test_adapters_play_and_choose_in_bfloat16(checkpoints, capsys, monkeypatch, tmp_path):
-    base = load_policy(checkpoints / "policy")
+    base = load_checkpoint(checkpoints / "policy")
     config = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
     policy = get_peft_model(base.model, config)
-    save_policy(policy, base.tokenizer, tmp_path / "policy")
-    save_policy(new_prm(policy), base.tokenizer, tmp_path / "prm", kind="prm")
+    save_checkpoint(policy, base.tokenizer, tmp_path / "policy")
+    save_checkpoint(new_prm(policy), base.tokenizer, tmp_path / "prm", kind="prm")
     monkeypatch.setattr(compute, "playing_dtype", lambda where: torch.bfloat16)
     figures = said(
         capsys, monkeypatch, "--policy", tmp_path / "policy", "--prm", tmp_path / "prm", "--games", checkpoints,
@@ -84,9 +85,9 @@ def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):
 
 def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, monkeypatch):
     games = ("--games", checkpoints, "--split", "unseen")
-    monkeypatch.setenv(evaluate.KEY, "secret")
+    monkeypatch.setenv(evaluate.API_KEY, "secret")
     with serving() as server:
-        server.policy = load_policy(checkpoints / "policy")
+        server.policy = load_checkpoint(checkpoints / "policy")
         url = f"http://127.0.0.1:{server.server_port}/v1"
         there = said(
             capsys, monkeypatch, "--server", url, "--model", "mine", "--speech", "text", "--context", 4096, *games

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentprm_core import envs
+from agentprm_core import worlds
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.evaluate import paired_test
 from agentprm_core.search import best_of_n
-from tasks import gain, layout
-from tasks.stage import StageError
+from tasks import gain
+from tasks.frame import layout
+from tasks.frame.stage import StageError
 from tests.model import toy
 
 
@@ -52,7 +53,7 @@ def stage():
     params = SimpleNamespace(
         seed=1,
         compute=SimpleNamespace(cache_mb=256),
-        env=SimpleNamespace(engine="toy", max_turns=12),
+        env=SimpleNamespace(world="toy", max_turns=12),
         model=SimpleNamespace(context=512, max_action_tokens=8),
         rollout=SimpleNamespace(temperature=20.0, constrained=True, slots=32),
         label=SimpleNamespace(validation_share=0.3),
@@ -63,7 +64,7 @@ def stage():
 
 @pytest.mark.parametrize("right", [True, False])
 def test_a_prm_that_knows_gains_and_one_that_misleads_loses(stage, monkeypatch, right):
-    monkeypatch.setitem(envs._ENGINES, "toy", ("tests.model.toy", "ToyWorld"))
+    monkeypatch.setitem(worlds._OURS, "toy", "tests.model.toy:TOY")
     monkeypatch.setattr(best_of_n, "PrmScorer", lambda prm, **_: Scores(right))
     policy = toy.policy()
     found = gain.gain(stage, policy, policy, [toy.game(n) for n in range(80)])

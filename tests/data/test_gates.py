@@ -8,8 +8,9 @@ import pytest
 
 from agentprm_core.datasets import episodes_to_table, games_to_table
 from agentprm_core.types import LABELS, PAIRS, Episode, Game, Turn
-from tasks.gates import GATES, GateError, run_gate
-from tasks.suites import games_suite, labels_suite, pairs_suite, rollouts_suite
+from agentprm_core.worlds.alfworld.spec import ALFWORLD
+from tasks.frame.gates import GATES, GateError, run_gate
+from tasks.frame.suites import games_suite, labels_suite, pairs_suite, rollouts_suite
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +20,9 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 def game(n: int, split: str = "train", **changes) -> Game:
     fields = {
-        "id": f"{split}/task/{n}", "split": split, "task_type": "pick_and_place_simple", "floor_plan": 8,
-        "goal": "put a mug in cabinet.", "problem": f"(define {split} {n})", "source": "generated",
+        "id": f"{split}/task/{n}", "world": "alfworld", "split": split, "kind": "pick_and_place_simple",
+        "goal": "put a mug in cabinet.", "payload": f"(define {split} {n})",
+        "attributes": {"floor_plan": 8, "source": "generated"},
     }  # fmt: skip
     return Game(**(fields | changes))
 
@@ -65,7 +67,7 @@ def test_what_is_in_order_passes_and_leaves_results_and_docs():
     assert len(written) == len(results) == 10
     assert written[0]["why"] == "one row a turn"
     assert (GATES / "rollout@1" / "index.html").exists()
-    run_gate("games", games_suite(tables(), {"train": 3, "seen": 3}))
+    run_gate("games", games_suite(tables(), {"train": 3, "seen": 3}, ALFWORLD))
     run_gate("label@1", labels_suite(labels(np.linspace(0, 1, 5)), 5, 0.02))
 
 
@@ -110,16 +112,17 @@ def test_a_failed_gate_says_that_nothing_was_written_and_where_to_look():
 
 
 def test_games_twice_or_in_two_splits_or_too_few():
-    with pytest.raises(GateError, match=r"no household twice, in one split or in two .* 2 of 6 rows"):
+    with pytest.raises(GateError, match=r"no game twice, in one split or in two .* 2 of 6 rows"):
         run_gate(
             "games",
             games_suite(
-                tables(seen=[game(9, problem="(define train 0)"), game(1, "seen"), game(2, "seen")]),
+                tables(seen=[game(9, payload="(define train 0)"), game(1, "seen"), game(2, "seen")]),
                 {"train": 3, "seen": 3},
+                ALFWORLD,
             ),
         )
     with pytest.raises(GateError, match=r"as many games as params.yaml asks for .*split=seen"):
-        run_gate("games", games_suite(tables(), {"train": 3, "seen": 4}))
+        run_gate("games", games_suite(tables(), {"train": 3, "seen": 4}, ALFWORLD))
 
 
 @pytest.mark.parametrize(

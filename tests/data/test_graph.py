@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks import layout
-from tasks.params import PARAMS
+from tasks.frame import layout
+from tasks.frame.params import PARAMS
 
 ROOT = Path(__file__).parents[2]
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.params import PARAMS, ParamsError, load_params, validate
-from tasks.profile import load_profile, overridden
-from tasks.stage import run_stage
+from tasks.frame.params import PARAMS, ParamsError, load_params, validate
+from tasks.frame.profile import load_profile, overridden
+from tasks.frame.stage import run_stage
 
 ROOT = Path(__file__).parents[2]
 RAW = yaml.safe_load((ROOT / PARAMS).read_text())
@@ -45,7 +45,11 @@ def test_the_default_parameters_are_valid():
         ("rollouts", {}, "rollouts: {} is not allowed: unknown key; did you mean rollout?"),
         ("rollout.temperature", -1, "rollout.temperature: -1 is not allowed: should be greater than 0"),
         ("label.gamma", 1.5, "label.gamma: 1.5 is not allowed: should be less than or equal to 1"),
-        ("env.engine", "quick", "env.engine: 'quick' is not allowed: should be 'fast' or 'textworld'"),
+        (
+            "env.world",
+            "quick",
+            "env.world: 'quick' is not allowed: should be one of alfworld, alfworld-textworld",
+        ),
         ("sft.epochs", "many", "sft.epochs: 'many' is not allowed: should be a valid number"),
         ("rollout", 3, "rollout: 3 is not allowed: a section with the keys games, episodes_per_game"),
         ("model.heads", 3, "model.heads: 3 is not allowed: a divisor of model.width"),

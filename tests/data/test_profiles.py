@@ -7,8 +7,8 @@ import pytest
 import yaml
 from dvc.utils.hydra import apply_overrides
 
-from tasks.params import PARAMS, ParamsError, load_params, validate
-from tasks.profile import PROFILES, apply_profile, arguments, load_profile, main, overridden
+from tasks.frame.params import PARAMS, ParamsError, load_params, validate
+from tasks.frame.profile import PROFILES, apply_profile, arguments, load_profile, main, overridden
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / PROFILES).glob("*.yaml"))

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from dvc.utils.hydra import apply_overrides
 
-from tasks.params import PARAMS, Params, validate
-from tasks.profile import PROFILES
+from tasks.frame.params import PARAMS, Params, validate
+from tasks.frame.profile import PROFILES
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.sh"))
@@ -22,7 +22,7 @@ ON_DEVICES = [
 ]
 DVC = '#!/bin/sh\nprintf "%s\\t" "$@" >> calls\necho >> calls\necho >> params.yaml\n'
 PYTHON = f"""#!/bin/sh
-[ "$2" = tasks.profile ] && exec {sys.executable} "$@"
+[ "$2" = tasks.frame.profile ] && exec {sys.executable} "$@"
 echo "$@" >> runs
 """
 """Profiles are looked up, whatever else a recipe runs is written down."""

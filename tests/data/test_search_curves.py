@@ -9,7 +9,7 @@ import pytest
 from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
 from tasks import search_curves
-from tasks.playing import Way
+from tasks.playing import DecodingConfig
 
 SMALL = ("--best-of", "2", "--beams", "1x2,2x2", "--max-turns", "3", "--slots", "8")
 
@@ -61,7 +61,7 @@ def test_other_settings_play_anew_and_another_prm_adds_its_cells(checkpoints, tm
 
 
 def test_another_prior_plays_again_what_it_decides():
-    way = Way("sample", 1.0, True, 1, 1, 1, "fast", 3, 8, 8, 512, prior=0.1)
+    way = DecodingConfig("sample", 1.0, True, 1, 1, 1, "alfworld", 3, 8, 8, 512, prior=0.1)
     cells, others = (search_curves.plan(["prm"], w, [2], [(2, 2)], 4) for w in (way, replace(way, prior=0.2)))
     again = [(cell.prm, cell.way.method) for cell, other in zip(cells, others, strict=True) if cell != other]
     assert again == [("prm", "best_of_n"), ("prm", "beam"), ("oracle", "best_of_n")]

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from agentprm_core.datasets import episodes_from_table, episodes_to_table, games_from_table, read_table, write_table
-from agentprm_core.policy.models import load_policy
+from agentprm_core.policy.models import load_checkpoint
 from agentprm_core.types import EPISODES, GAMES, Episode, Turn
-from tasks import layout, search, updates
-from tasks.params import Beam
+from tasks import search, updates
+from tasks.frame import layout
+from tasks.frame.params import Beam
 
 
 class Killed(Exception):
@@ -22,7 +23,7 @@ def stage(tmp_path):
     params = SimpleNamespace(
         seed=1,
         compute=SimpleNamespace(device="cpu", threads=1, processes=1, sharding="none", cache_mb=64),
-        env=SimpleNamespace(engine="fast", max_turns=4),
+        env=SimpleNamespace(world="alfworld", max_turns=4),
         model=SimpleNamespace(context=512, max_action_tokens=8),
         rollout=SimpleNamespace(constrained=True, slots=4),
         search=SimpleNamespace(games=2, beam=Beam(width=1, samples=3), temperature=1.0, prior=0.1),
@@ -37,7 +38,7 @@ def stage(tmp_path):
 @pytest.fixture
 def searched(stage, checkpoints, monkeypatch):
     """``searched()`` plays two games; ``searched.played`` are the games of each portion that was."""
-    policy, prm = load_policy(checkpoints / "policy"), load_policy(checkpoints / "prm", kind="prm")
+    policy, prm = load_checkpoint(checkpoints / "policy"), load_checkpoint(checkpoints / "prm", kind="prm")
     games = games_from_table(read_table(checkpoints / "unseen.parquet", GAMES))
     playing = search.play_games
 

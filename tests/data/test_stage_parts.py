@@ -9,18 +9,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from agentprm_core.envs import make_world
-from agentprm_core.envs.alfworld.expert import Expert
-from agentprm_core.envs.alfworld.households import generate_games
 from agentprm_core.prm.rows import Labelled, Tried
-from tasks import clock, prm
-from tasks.clock import Clock, read_timing, write_timing
-from tasks.demos import choose, demonstrate
-from tasks.params import Demos
+from agentprm_core.worlds import make_world
+from agentprm_core.worlds.alfworld.expert import Expert
+from agentprm_core.worlds.alfworld.households import generate_games
+from agentprm_core.worlds.demonstrations import demonstrate
+from tasks import prm
+from tasks.demos import choose
+from tasks.frame import clock
+from tasks.frame.clock import Clock, read_timing, write_timing
+from tasks.frame.stage import StageError
 from tasks.prm import check_pairs
-from tasks.reports import iteration_report, iterations_text
+from tasks.report.text import iteration_report, iterations_text
 from tasks.rollout import share_of
-from tasks.stage import StageError
 
 
 @pytest.fixture(scope="module")
@@ -53,32 +54,32 @@ def test_games_are_drawn_by_the_seed(games):
 
 
 def test_an_expert_with_mistakes_still_wins_and_needs_longer(games):
-    world = make_world("fast")
+    world = make_world("alfworld")
 
     def lengths(corrupt: float) -> list[int]:
-        section = Demos(games=1, max_turns=50, knowledge=1.0, corrupt=corrupt)
-        episodes = [demonstrate(world, game, section, seed) for seed, game in enumerate(games)]
+        how = {"world_name": "alfworld", "max_turns": 50, "knowledge": 1.0, "corrupt": corrupt}
+        episodes = [demonstrate(world, game, seed=seed, **how) for seed, game in enumerate(games)]
         assert sum(episode.won for episode in episodes) > 15
-        assert demonstrate(world, games[0], section, 0) == episodes[0]
+        assert demonstrate(world, games[0], seed=0, **how) == episodes[0]
         return [episode.length for episode in episodes]
 
     assert sum(lengths(0.4)) > 1.2 * sum(lengths(0.0))
 
 
 def test_mistakes_of_the_expert_are_random_commands_that_it_goes_on_from(games):
-    world, share = make_world("fast"), 0.3
-    section = Demos(games=1, max_turns=50, knowledge=1.0, corrupt=share)
+    world, share = make_world("alfworld"), 0.3
+    how = {"world_name": "alfworld", "max_turns": 50, "knowledge": 1.0, "corrupt": share}
     odd = turns = 0
     for seed, game in enumerate(games):
-        episode, expert = demonstrate(world, game, section, seed), Expert(seed, section.knowledge)
+        episode, expert = demonstrate(world, game, seed=seed, **how), Expert(seed, 1.0)
         seen, done = world.reset(game), None
         for turn in episode.turns:
             assert (turn.observation, turn.admissible) == (seen.text, seen.admissible)  # what the mistake led to
-            mistaken = expert.act(seen.text, done) != turn.action
+            mistaken = expert.act(seen, done) != turn.action
             assert turn.action in seen.admissible or not mistaken
             odd, turns = odd + mistaken, turns + 1
             seen, done = world.step(turn.action), turn.action
-        assert seen.won == episode.won
+        assert seen.done == episode.won
     assert abs(odd / turns - share) < 0.1  # a random command is the expert's own now and then
 
 
@@ -145,7 +146,7 @@ def test_the_clock_books_time_to_names(tmp_path, monkeypatch):
 ROW = {
     "iteration": 1, "split": "unseen", "decoding": "greedy", "constrained": False, "games": 40, "success": 0.5,
     "ci_low": 0.35, "ci_high": 0.65, "mean_actions": 12.25, "inadmissible": 0.1, "seconds": None,
-    "by_task_type": {"pick_and_place_simple": {"games": 40, "success": 0.5}},
+    "by_kind": {"pick_and_place_simple": {"games": 40, "success": 0.5}},
     "paired": {"difference": 0.25, "gained": 12, "lost": 2, "p_value": 0.0129},
 }  # fmt: skip
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 from mlflow import MlflowClient
 
-from agentprm_core.datasets import whole
-from tasks.tracking import MODEL, RUNS, Tracker, dvc_md5, flatten
+from agentprm_core.datasets import atomic_write
+from tasks.frame.tracking import MODEL, RUNS, Tracker, dvc_md5, flatten
 
 PARAMS = {"seed": 1, "rollout": {"games": 3, "branch": {"states": 2}}, "label": {"gamma": 0.9}}
 
@@ -77,7 +77,7 @@ def test_a_killed_stage_is_closed_by_the_next_run_of_it(client):
 def test_data_by_dvcs_md5(client, tmp_path):
     folder = tmp_path / "data" / "set"
     for name, text in (("b/two.txt", "2"), ("a.txt", "1")):
-        with whole(folder / name) as aside:
+        with atomic_write(folder / name) as aside:
             aside.write_text(text)
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
     subprocess.run([sys.executable, "-m", "dvc", "add", "-q", "data/set"], check=True)

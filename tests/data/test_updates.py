@@ -12,11 +12,12 @@ import yaml
 
 from agentprm_core.datasets import episodes_to_table, write_table
 from agentprm_core.improve import rft
-from agentprm_core.policy.models import load_policy
+from agentprm_core.policy.models import load_checkpoint
 from agentprm_core.types import Episode, Turn
-from tasks import layout, prm, updates
-from tasks.params import PARAMS, validate
-from tasks.profile import load_profile, overridden
+from tasks import prm, updates
+from tasks.frame import layout
+from tasks.frame.params import PARAMS, validate
+from tasks.frame.profile import load_profile, overridden
 from tasks.updates import replayed
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def test_the_anchor_of_a_later_iteration(checkpoints, tmp_path, monkeypatch, nam
     found = updates.anchor(stage)
     assert known == read
     if read:
-        first = load_policy(checkpoints / "policy").model
+        first = load_checkpoint(checkpoints / "policy").model
         assert all(torch.equal(a, b) for a, b in zip(found.parameters(), first.parameters(), strict=True))
     else:
         assert found is None

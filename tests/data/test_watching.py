@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agentprm_core.improve.online_dpo import DpoSettings, train_online_dpo
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.rows import Labelled
 from tasks import watching
@@ -47,8 +47,8 @@ def stage(tmp_path, monkeypatch):
 
 def test_an_update_is_watched_judged_and_told(stage, tmp_path, capsys):
     renderer = text_world.renderer()
-    policy = Policy(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
-    prm = Policy(new_prm(policy.model).eval(), renderer.tokenizer, renderer, "")
+    policy = Checkpoint(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
+    prm = Checkpoint(new_prm(policy.model).eval(), renderer.tokenizer, renderer, "")
     callbacks = watching.watch(stage, policy, prm, SETTINGS)
     train_online_dpo(text_world.episodes(6), policy, prm, SETTINGS, tmp_path / "policy", callbacks)
     found = watching.judged(callbacks)["monitor"]

@@ -6,8 +6,8 @@ import pytest
 
 from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import episodes_to_table, write_table
-from agentprm_core.policy.models import save_policy
-from tasks import layout
+from agentprm_core.policy.models import save_checkpoint
+from tasks.frame import layout
 from tasks.world import world_model
 from tests.model import text_world
 
@@ -16,7 +16,7 @@ from tests.model import text_world
 def stage(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     renderer = text_world.renderer()
-    save_policy(text_world.small_model(renderer), renderer.tokenizer, layout.policy(2))
+    save_checkpoint(text_world.small_model(renderer), renderer.tokenizer, layout.policy(2))
     episodes = text_world.episodes(40, 2, skill=0.3)
     table = episodes_to_table(episodes, iteration=1, method="policy", policy="x")
     layout.rollouts(1).mkdir(parents=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.graph import Stage, read_graph, steps, with_needs
+from flows.graph import GraphStage, read_graph, steps, with_needs
 from tests.flows.conftest import ROOT
 
 
@@ -47,7 +47,11 @@ def test_a_campaign_goes_iteration_by_iteration(project: Path) -> None:
 
 
 def test_an_iteration_that_waits_for_a_stage_outside_comes_in_two_steps() -> None:
-    graph = [Stage("grow@1", (), ()), Stage("merge", ("grow@1",), ()), Stage("measure@1", ("merge",), ())]
+    graph = [
+        GraphStage("grow@1", (), ()),
+        GraphStage("merge", ("grow@1",), ()),
+        GraphStage("measure@1", ("merge",), ()),
+    ]
     assert [[stage.name for stage in step.stages] for step in steps(graph)] == [["grow@1"], ["merge"], ["measure@1"]]
 
 

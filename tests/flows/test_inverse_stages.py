@@ -13,13 +13,14 @@ import yaml
 
 from agentprm_core.branches import BRANCHES
 from agentprm_core.credit.inverse import INVERSE
-from agentprm_core.datasets import episodes_to_table, read_table, whole, write_table
-from agentprm_core.policy.models import load_policy, save_policy
+from agentprm_core.datasets import atomic_write, episodes_to_table, read_table, write_table
+from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.types import EPISODES, Episode
-from tasks import label, layout, prm
-from tasks.params import PARAMS
-from tasks.profile import overridden
-from tasks.stage import run_stage
+from tasks import label, prm
+from tasks.frame import layout
+from tasks.frame.params import PARAMS
+from tasks.frame.profile import overridden
+from tasks.frame.stage import run_stage
 from tests.model import text_world
 
 ROOT = Path(__file__).parents[2]
@@ -39,8 +40,8 @@ def write_params(folder: Path, profiles: tuple[str, ...] = ("smoke", "inverse"),
 
 def write_policy(number: int) -> str:
     renderer = text_world.renderer()
-    with whole(layout.policy(number)) as folder:
-        return save_policy(text_world.small_model(renderer, seed=number), renderer.tokenizer, folder)
+    with atomic_write(layout.policy(number)) as folder:
+        return save_checkpoint(text_world.small_model(renderer, seed=number), renderer.tokenizer, folder)
 
 
 def noisy(path: Path, seed: int, schema: pa.Schema, column: str) -> None:
@@ -64,7 +65,7 @@ def write_data(noise: int | None) -> None:
         write_table(branches(played), layout.branches(i))
         if noise is not None:
             noisy(layout.episodes(i), noise + i, EPISODES, "reward")
-            noisy(layout.branches(i), noise + i, BRANCHES, "won")
+            noisy(layout.branches(i), noise + i, BRANCHES, "reward")
     if noise is not None:
         noisy(layout.DEMOS, noise, EPISODES, "reward")
 
@@ -121,7 +122,7 @@ def what_was_learnt_from():
     assert 0 <= figures["validation"]["auc"] <= 1
     first_curve, second_curve = (json.loads((layout.PLOTS / f"prm-{i}.json").read_text()) for i in (1, 2))
     assert second_curve[0]["prm_loss"] < first_curve[0]["prm_loss"]  # it goes on with the PRM before
-    load_policy(layout.prm(2), kind="prm")
+    load_checkpoint(layout.prm(2), kind="prm")
 
 
 def test_rows_of_other_episodes(tmp_path, monkeypatch):

@@ -10,12 +10,13 @@ import pytest
 import torch
 from mlflow import MlflowClient
 
-from agentprm_core.datasets import read_table, whole
-from agentprm_core.policy.models import save_policy
+from agentprm_core.datasets import atomic_write, read_table
+from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.types import LABELS
-from tasks import label, layout
-from tasks.stage import run_stage
+from tasks import label
+from tasks.frame import layout
+from tasks.frame.stage import run_stage
 from tests.flows.test_inverse_stages import write_data, write_params
 from tests.model import text_world
 
@@ -42,8 +43,8 @@ def reference(path: Path) -> None:
     model = new_prm(text_world.small_model(renderer, seed=3))
     torch.manual_seed(0)
     torch.nn.init.normal_(model.score.weight, std=1.0)
-    with whole(path) as folder:
-        save_policy(model, renderer.tokenizer, folder, kind="prm")
+    with atomic_write(path) as folder:
+        save_checkpoint(model, renderer.tokenizer, folder, kind="prm")
 
 
 def test_coverage_and_shaping(labelled, tmp_path):

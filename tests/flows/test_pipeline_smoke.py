@@ -17,9 +17,9 @@ from pathlib import Path
 import yaml
 from mlflow import MlflowClient
 
-from tasks import layout
-from tasks.params import PARAMS
-from tasks.profile import overridden
+from tasks.frame import layout
+from tasks.frame.params import PARAMS
+from tasks.frame.profile import overridden
 
 ROOT = Path(__file__).parents[2]
 TINY = {

@@ -13,9 +13,9 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tasks import layout
-from tasks.params import PARAMS
-from tasks.profile import overridden
+from tasks.frame import layout
+from tasks.frame.params import PARAMS
+from tasks.frame.profile import overridden
 from tests.flows.conftest import processes_in
 from tests.flows.test_pipeline_smoke import command, environment, project, run_stages
 

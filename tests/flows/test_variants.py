@@ -12,9 +12,9 @@ import yaml
 from agentprm_core.credit.inverse import INVERSE
 from agentprm_core.datasets import read_table
 from agentprm_core.types import EPISODES, LABELS, PAIRS
-from tasks import layout
-from tasks.params import PARAMS
-from tasks.profile import overridden
+from tasks.frame import layout
+from tasks.frame.params import PARAMS
+from tasks.frame.profile import overridden
 from tests.flows.test_pipeline_smoke import project, run_stages
 
 pytestmark = pytest.mark.slow

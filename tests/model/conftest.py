@@ -3,12 +3,14 @@
 import pytest
 import torch
 
-from agentprm_core import envs
+from agentprm_core import worlds
 
 torch.set_num_threads(1)
 
 
 @pytest.fixture
 def toy_engine(monkeypatch):
-    monkeypatch.setitem(envs._ENGINES, "toy", ("tests.model.toy", "ToyWorld"))
-    return "toy"
+    worlds.world_spec.cache_clear()
+    monkeypatch.setitem(worlds._OURS, "toy", "tests.model.toy:TOY")
+    yield "toy"
+    worlds.world_spec.cache_clear()

@@ -17,7 +17,7 @@ def sampler(temperature=1.0):
 
 
 def episodes(engine):
-    played = play(sampler(), starts(GAMES.values(), 3, seed=1), engine=engine, max_turns=6)
+    played = play(sampler(), starts(GAMES.values(), 3, seed=1), world_name=engine, max_turns=6)
     return sorted(played, key=lambda episode: (episode.game_id, episode.index))
 
 
@@ -68,7 +68,7 @@ def test_every_action_is_played_as_often_as_asked(toy_engine):
         [point for point, _ in found],
         [actions for _, actions in found],
         continuations=2,
-        engine=toy_engine,
+        world_name=toy_engine,
         max_turns=6,
         seed=1,
     )
@@ -89,7 +89,7 @@ def test_a_branch_goes_on_from_the_conversation_of_its_episode(toy_engine):
         [Point(replace(episode, turns=turns), 3)],
         [("look",)],
         continuations=1,
-        engine=toy_engine,
+        world_name=toy_engine,
         max_turns=6,
         seed=1,
     )

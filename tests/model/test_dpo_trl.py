@@ -13,7 +13,7 @@ from agentprm_core.improve.online_dpo import DpoSettings
 from agentprm_core.improve.pairs import Choice, PairCounts, select_pair
 from agentprm_core.improve.preferences import choice_row, dpo_objective
 from agentprm_core.improve.proposals import Proposer
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.training.attention import log_probs, packed_attention
 from agentprm_core.training.packing import pack
@@ -29,7 +29,7 @@ def renderer():
 
 
 def policy_of(model, renderer):
-    return Policy(model.eval(), renderer.tokenizer, renderer, "")
+    return Checkpoint(model.eval(), renderer.tokenizer, renderer, "")
 
 
 def move(model):

@@ -44,8 +44,8 @@ def test_pick_follows_the_formula():
 def test_without_a_bonus_actions_are_drawn_as_the_policy_draws_them(policy, toy_engine):
     games = [toy.game(1)]
     begun = starts(games, 400, 5)
-    plain = play(new_sampler(policy), begun, engine=toy_engine, max_turns=1)
-    picked = play_exploring(new_sampler(policy), begun, bonus=0.0, engine=toy_engine, max_turns=1)
+    plain = play(new_sampler(policy), begun, world_name=toy_engine, max_turns=1)
+    picked = play_exploring(new_sampler(policy), begun, bonus=0.0, world_name=toy_engine, max_turns=1)
     a, b = (Counter(e.turns[0].action for e in episodes) for episodes in (plain, picked))
     assert a.total() == b.total() == 400
     for action in a | b:
@@ -54,8 +54,8 @@ def test_without_a_bonus_actions_are_drawn_as_the_policy_draws_them(policy, toy_
 
 def test_more_of_the_world_is_seen_with_a_bonus(policy, toy_engine):
     begun = starts([toy.game(n) for n in range(4)], 8, 3)
-    plain = list(play(new_sampler(policy), begun, engine=toy_engine, **HOW))
-    explored = list(play_exploring(new_sampler(policy), begun, bonus=3.0, engine=toy_engine, **HOW))
+    plain = list(play(new_sampler(policy), begun, world_name=toy_engine, **HOW))
+    explored = list(play_exploring(new_sampler(policy), begun, bonus=3.0, world_name=toy_engine, **HOW))
     (few, turns), (many, others) = coverage(plain), coverage(explored)
     assert many / others > 1.15 * few / turns
     assert all(turn.valid for e in explored for turn in e.turns)
@@ -63,14 +63,14 @@ def test_more_of_the_world_is_seen_with_a_bonus(policy, toy_engine):
 
 def test_what_an_episode_does_depends_on_its_games_earlier_ones_alone(policy, toy_engine):
     begun = starts([toy.game(n) for n in range(4)], 3, 3)
-    together = sorted_played(play_exploring(new_sampler(policy), begun, bonus=2.0, engine=toy_engine, **HOW))
+    together = sorted_played(play_exploring(new_sampler(policy), begun, bonus=2.0, world_name=toy_engine, **HOW))
     alone = [
         episode
         for n in range(4)
         for episode in sorted_played(
             play_exploring(
                 new_sampler(policy), [s for s in begun if s.game.id == toy.game(n).id], bonus=2.0,
-                engine=toy_engine, **HOW,
+                world_name=toy_engine, **HOW,
             )
         )
     ]  # fmt: skip
@@ -78,14 +78,14 @@ def test_what_an_episode_does_depends_on_its_games_earlier_ones_alone(policy, to
 
 
 def test_the_first_round_counts_for_the_second_only(policy, toy_engine):
-    explorer = Explorer(new_sampler(policy), {1: toy.game(1)}, bonus=9.0, engine=toy_engine)
+    explorer = Explorer(new_sampler(policy), {1: toy.game(1)}, bonus=9.0, world_name=toy_engine)
     (begun,) = starts([toy.game(1)], 1, 1)
     explorer._games = {begun.seed: begun.game}
-    (first,) = play(explorer, [begun], engine=toy_engine, max_turns=1)
-    (again,) = play(explorer, [begun], engine=toy_engine, max_turns=1)
+    (first,) = play(explorer, [begun], world_name=toy_engine, max_turns=1)
+    (again,) = play(explorer, [begun], world_name=toy_engine, max_turns=1)
     assert first.turns == again.turns
     explorer.next_round()
-    (other,) = play(explorer, [begun], engine=toy_engine, max_turns=1)
+    (other,) = play(explorer, [begun], world_name=toy_engine, max_turns=1)
     assert other.turns[0].action != first.turns[0].action
 
 
@@ -94,7 +94,7 @@ def stage(**rollout):
     params = SimpleNamespace(
         rollout=SimpleNamespace(**section, **rollout),
         compute=SimpleNamespace(cache_mb=64),
-        env=SimpleNamespace(engine="toy", max_turns=6),
+        env=SimpleNamespace(world="toy", max_turns=6),
         model=SimpleNamespace(context=512, max_action_tokens=16),
     )
     return SimpleNamespace(params=params)
@@ -103,7 +103,7 @@ def stage(**rollout):
 def test_the_stage_plays_the_same_bytes_as_before_where_exploration_is_off(policy, toy_engine):
     begun = starts([toy.game(n) for n in range(4)], 3, 3)
     names = {"iteration": 1, "method": "policy", "policy": "x"}
-    plain = episodes_to_table(play(new_sampler(policy), begun, engine=toy_engine, **HOW), **names)
+    plain = episodes_to_table(play(new_sampler(policy), begun, world_name=toy_engine, **HOW), **names)
     off = episodes_to_table(stage_rollout.played_by(stage(exploration=0.0), policy, begun), **names)
     on = episodes_to_table(stage_rollout.played_by(stage(exploration=2.0), policy, begun), **names)
     assert off.equals(plain)
@@ -112,4 +112,4 @@ def test_the_stage_plays_the_same_bytes_as_before_where_exploration_is_off(polic
 
 def test_a_negative_bonus_is_refused(policy):
     with pytest.raises(ValueError, match=r"exploration -1.0 is negative"):
-        Explorer(new_sampler(policy), {}, bonus=-1.0, engine="toy")
+        Explorer(new_sampler(policy), {}, bonus=-1.0, world_name="toy")

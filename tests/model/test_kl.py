@@ -13,7 +13,7 @@ from agentprm_core.improve.policy_gradient import gradient_objective, gradient_r
 from agentprm_core.improve.preferences import choice_row, dpo_objective, soft_objective
 from agentprm_core.improve.proposals import Proposal
 from agentprm_core.improve.reference import Reference
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.packing import pack
 from tests.model import text_world
@@ -22,7 +22,7 @@ from tests.model import text_world
 @pytest.fixture
 def policy():
     renderer = text_world.renderer()
-    return Policy(text_world.small_model(renderer, seed=3).eval(), renderer.tokenizer, renderer, "")
+    return Checkpoint(text_world.small_model(renderer, seed=3).eval(), renderer.tokenizer, renderer, "")
 
 
 def moved(policy):

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from agentprm_core import envs
-from agentprm_core.envs import Observation
+from agentprm_core import worlds
 from agentprm_core.improve.sft import SftSettings
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
@@ -21,7 +20,8 @@ from agentprm_core.search.world_model import (
     with_end,
 )
 from agentprm_core.types import Game
-from tasks.playing import Way, play_games
+from agentprm_core.worlds import Observation, WorldSpec
+from tasks.playing import DecodingConfig, play_games
 from tests.model import text_world
 
 N = 6
@@ -34,7 +34,7 @@ class Cabinets:
         self.number, self.here, self.won = int(game.id[-4:]), 0, False
         first = text_world.play(self.number, 0, turns=1).turns[0]
         self.commands = first.admissible
-        return Observation(first.observation, self.commands, False)
+        return Observation(first.observation, self.commands)
 
     def step(self, command: str) -> Observation:
         target, place = text_world.task(self.number)
@@ -44,7 +44,7 @@ class Cabinets:
             text = f"You arrive at cabinet {self.here}. You see {target if self.here == place else 'nothing'}."
         elif command == f"take {target}" and self.here == place:
             text, self.won = "You pick up.", True
-        return Observation(text, self.commands, self.won)
+        return Observation(text, self.commands, float(self.won), self.won)
 
     def clone(self) -> "Cabinets":
         twin = Cabinets()
@@ -53,6 +53,11 @@ class Cabinets:
 
     def state_key(self) -> str:
         return f"{self.number}:{self.here}"
+
+
+CABINETS = WorldSpec(
+    "cabinets", make=Cabinets, generate=lambda count, seed, split: [], kinds=("",), instruction="Look for things."
+)
 
 
 class SeesTheTarget:
@@ -97,7 +102,7 @@ def renderer():
 
 @pytest.fixture
 def engine(monkeypatch):
-    monkeypatch.setitem(envs._ENGINES, "cabinets", ("tests.model.test_lookahead", "Cabinets"))
+    monkeypatch.setitem(worlds._OURS, "cabinets", "tests.model.test_lookahead:CABINETS")
     return "cabinets"
 
 
@@ -108,7 +113,7 @@ def learnt(renderer, tmp_path_factory):
     model = text_world.small_model(renderer)
     episodes = text_world.episodes(60, 4, skill=0.3)
     model, metrics = train_world_model(episodes, renderer, model, settings, tmp_path_factory.mktemp("world"))
-    return Policy(model.eval(), renderer.tokenizer, renderer, ""), metrics["curve"][-1]
+    return Checkpoint(model.eval(), renderer.tokenizer, renderer, ""), metrics["curve"][-1]
 
 
 def learnt_model(learnt, slots=64):
@@ -116,7 +121,7 @@ def learnt_model(learnt, slots=64):
 
 
 def samplers(renderer):
-    policy = Policy(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
+    policy = Checkpoint(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
     how = {"context": 256, "temperature": 1.0, "max_action_tokens": 8}
     return (
         Sampler(policy, slots=4, constrained=True, **how),
@@ -125,11 +130,11 @@ def samplers(renderer):
 
 
 def games(count=12):
-    return [Game(f"game-{n:04d}", "toy", "", "", 1, "", "generated") for n in range(500, 500 + count)]
+    return [Game(f"game-{n:04d}", "cabinets", "", "", "", "") for n in range(500, 500 + count)]
 
 
 def success(player, engine, begun):
-    episodes = list(play(player, begun, engine=engine, max_turns=4))
+    episodes = list(play(player, begun, world_name=engine, max_turns=4))
     return np.mean([episode.won for episode in episodes]), episodes
 
 
@@ -165,7 +170,7 @@ def test_the_learnt_model_knows_what_the_world_says_of_new_games(renderer, learn
 
 def test_the_engine_as_a_model_says_what_the_world_says(engine):
     (begun,) = starts(games(1), 1, 1)
-    model = EngineModel({begun.seed: begun.game}, engine=engine)
+    model = EngineModel({begun.seed: begun.game}, world_name=engine)
     target, place = text_world.task(500)
     seat = model.open(begun.seed)
     twin = model.fork(seat)
@@ -181,7 +186,7 @@ def test_looking_ahead_finds_what_a_scorer_of_states_cannot_choose(renderer, eng
     sampler, dreamer = samplers(renderer)
     blind, _ = success(Chooser(sampler, SeesTheTarget(), N), engine, begun)
     if which == "engine":
-        model = EngineModel({start.seed: start.game for start in begun}, engine=engine)
+        model = EngineModel({start.seed: start.game for start in begun}, world_name=engine)
     else:
         model = learnt_model(learnt)
     player = Lookahead(sampler, dreamer, SeesTheTarget(), model, samples=N, depth=1, gamma=0.9)
@@ -212,9 +217,9 @@ def test_what_cannot_look_ahead_is_refused(renderer):
 
 
 def test_lookahead_is_a_way_of_playing(renderer, engine, learnt):
-    policy = Policy(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
-    prm = Policy(new_prm(policy.model).eval(), renderer.tokenizer, renderer, "")
-    way = Way("lookahead", 1.0, True, 3, 1, 1, engine, 4, 8, 12, 256, depth=1, gamma=0.9)
+    policy = Checkpoint(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
+    prm = Checkpoint(new_prm(policy.model).eval(), renderer.tokenizer, renderer, "")
+    way = DecodingConfig("lookahead", 1.0, True, 3, 1, 1, engine, 4, 8, 12, 256, depth=1, gamma=0.9)
     episodes = play_games(policy, prm, games(5), way, 3, learnt[0])
     assert [episode.game_id for episode in episodes] == [game.id for game in games(5)]
     assert all(episode.extra["world_steps"] == episode.length for episode in episodes)

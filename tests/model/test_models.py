@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from agentprm_core.policy.models import CheckpointError, checkpoint_digest, load_policy, new_model, save_policy
+from agentprm_core.policy.models import CheckpointError, checkpoint_digest, load_checkpoint, new_model, save_checkpoint
 from agentprm_core.policy.tokenizer import train_tokenizer
 
 SIZE = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 1, "context": 64, "seed": 0}
@@ -14,12 +14,12 @@ SIZE = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 1, "context": 64, "see
 @pytest.fixture
 def checkpoint(tmp_path):
     tokenizer = train_tokenizer(["go to cabinet 3", "You arrive at cabinet 3."], 64)
-    save_policy(new_model(tokenizer, **SIZE), tokenizer, tmp_path / "policy")
+    save_checkpoint(new_model(tokenizer, **SIZE), tokenizer, tmp_path / "policy")
     return tmp_path / "policy"
 
 
 def test_a_checkpoint_reads_back(checkpoint):
-    policy = load_policy(checkpoint)
+    policy = load_checkpoint(checkpoint)
     fresh = new_model(policy.tokenizer, **SIZE)
     for name, weights in fresh.state_dict().items():
         assert torch.equal(policy.model.state_dict()[name], weights), name
@@ -28,49 +28,49 @@ def test_a_checkpoint_reads_back(checkpoint):
 
 
 def test_the_same_seed_gives_the_same_digest(checkpoint, tmp_path):
-    tokenizer = load_policy(checkpoint).tokenizer
-    assert save_policy(new_model(tokenizer, **SIZE), tokenizer, tmp_path / "b") == checkpoint_digest(checkpoint)
+    tokenizer = load_checkpoint(checkpoint).tokenizer
+    assert save_checkpoint(new_model(tokenizer, **SIZE), tokenizer, tmp_path / "b") == checkpoint_digest(checkpoint)
     other = new_model(tokenizer, **{**SIZE, "seed": 1})
-    assert save_policy(other, tokenizer, tmp_path / "c") != checkpoint_digest(checkpoint)
+    assert save_checkpoint(other, tokenizer, tmp_path / "c") != checkpoint_digest(checkpoint)
 
 
 def test_another_tokenizer_is_refused(checkpoint):
     train_tokenizer(["go to fridge 1", "You open the fridge 1."], 64).save_pretrained(checkpoint)
     with pytest.raises(CheckpointError, match="is not the one its weights were trained with"):
-        load_policy(checkpoint)
+        load_checkpoint(checkpoint)
 
 
 def test_a_policy_is_not_a_prm(checkpoint):
     with pytest.raises(CheckpointError, match="holds a policy, not a prm"):
-        load_policy(checkpoint, kind="prm")
+        load_checkpoint(checkpoint, kind="prm")
 
 
 def test_half_a_checkpoint_is_refused(checkpoint, tmp_path):
     (checkpoint / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"no \*.safetensors in it"):
-        load_policy(checkpoint)
+        load_checkpoint(checkpoint)
     with pytest.raises(CheckpointError, match="is it a checkpoint"):
-        load_policy(tmp_path)
+        load_checkpoint(tmp_path)
     with pytest.raises(CheckpointError, match="policy/9: no such checkpoint folder"):
-        load_policy(tmp_path / "policy" / "9")
+        load_checkpoint(tmp_path / "policy" / "9")
 
 
 def test_lora_is_saved_as_an_adapter_and_finds_its_base(checkpoint, tmp_path):
     from peft import LoraConfig, get_peft_model
 
-    policy = load_policy(checkpoint)
+    policy = load_checkpoint(checkpoint)
     torch.manual_seed(0)
     lora = get_peft_model(policy.model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
     ids = torch.tensor([policy.renderer.observation("You arrive at cabinet 3.", True)])
     expected = lora(input_ids=ids).logits
-    save_policy(lora, policy.tokenizer, tmp_path / "lora")
+    save_checkpoint(lora, policy.tokenizer, tmp_path / "lora")
     assert json.loads((tmp_path / "lora" / "agentprm.json").read_text())["base"] == str(checkpoint)
-    assert torch.allclose(load_policy(tmp_path / "lora").model(input_ids=ids).logits, expected, atol=1e-6)
+    assert torch.allclose(load_checkpoint(tmp_path / "lora").model(input_ids=ids).logits, expected, atol=1e-6)
 
 
 def test_sizes_that_do_not_divide_are_named(checkpoint):
     with pytest.raises(ValueError, match="width 32 must divide by heads 5"):
-        new_model(load_policy(checkpoint).tokenizer, **{**SIZE, "heads": 5})
+        new_model(load_checkpoint(checkpoint).tokenizer, **{**SIZE, "heads": 5})
 
 
 def test_names_of_one_kind_start_alike():

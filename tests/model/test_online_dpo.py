@@ -15,7 +15,7 @@ from agentprm_core.improve.pairs import UNENDED, Choice, PairCounts, select_pair
 from agentprm_core.improve.preferences import choice_row, dpo_objective, soft_objective, soft_targets
 from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.reference import Reference
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.training.attention import log_probs, logits_of, packed_attention
 from agentprm_core.training.packing import pack
@@ -30,7 +30,7 @@ def renderer():
 
 
 def policy_of(model, renderer):
-    return Policy(model.eval(), renderer.tokenizer, renderer, "")
+    return Checkpoint(model.eval(), renderer.tokenizer, renderer, "")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from agentprm_core.improve.policy_gradient import (
     train_policy_gradient,
 )
 from agentprm_core.improve.reference import Reference
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.packing import pack
 from tests.model import text_world
@@ -28,7 +28,7 @@ def renderer():
 
 
 def policy_of(renderer):
-    return Policy(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
+    return Checkpoint(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
 
 
 def action_log_probs(model, renderer, episode):

@@ -9,7 +9,7 @@ from peft import LoraConfig, get_peft_model
 
 from agentprm_core.credit.gae import gae_targets
 from agentprm_core.errors import DataError
-from agentprm_core.policy.models import load_policy, save_policy
+from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
 from agentprm_core.prm.model import likelihood_weight, new_prm
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
@@ -68,8 +68,8 @@ def test_starts_at_one_half_and_leaves_the_policy_alone(renderer):
 def test_a_checkpoint_scores_with_its_likelihood(prm, renderer, tmp_path):
     episodes = text_world.episodes(3)
     before = score_episodes(prm, renderer, episodes, 512)
-    save_policy(prm, renderer.tokenizer, tmp_path / "prm", "prm")
-    loaded = load_policy(tmp_path / "prm", kind="prm")
+    save_checkpoint(prm, renderer.tokenizer, tmp_path / "prm", "prm")
+    loaded = load_checkpoint(tmp_path / "prm", kind="prm")
     assert likelihood_weight(loaded.model) == likelihood_weight(prm)
     for a, b in zip(before, score_episodes(loaded.model, renderer, episodes, 512), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -146,7 +146,9 @@ def test_relative_loss_is_the_mean_over_pairs(prm, renderer):
 
 def promise_progress_loss(prm, renderer, items, targets, scratch):
     rows = [prm_row(item, renderer) for item in items]
-    settings = dataclasses.replace(SETTINGS, loss="promise_progress", beta=0.5, gamma=0.9, lam=0.8, targets=targets)
+    settings = dataclasses.replace(
+        SETTINGS, loss="promise_progress", beta=0.5, gamma=0.9, gae_lambda=0.8, targets=targets
+    )
     trainer = PromiseProgressTrainer(prm, rows, [i.episode.won for i in items], settings, scratch)
     (batch,) = trainer.step_batches(iter([pack(rows) | {"rows": torch.arange(len(rows))}]), 1)
     with packed_attention(prm):
@@ -160,7 +162,11 @@ def test_promise_and_progress_against_a_double_loop(prm, renderer, tmp_path, tar
     expected = 0.0
     for item, m in zip(items, score_episodes(prm, renderer, [i.episode for i in items], 999)):
         targets = gae_targets(
-            torch.tensor(m)[None], torch.tensor([len(m)]), torch.tensor([float(item.episode.won)]), gamma=0.9, lam=0.8
+            torch.tensor(m)[None],
+            torch.tensor([len(m)]),
+            torch.tensor([float(item.episode.won)]),
+            gamma=0.9,
+            gae_lambda=0.8,
         )
         for t in range(len(m)):
             progress = m[t] - (m[t - 1] if t else 0.0) - targets.advantage_BT[0, t].item()

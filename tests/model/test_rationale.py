@@ -11,10 +11,10 @@ import torch
 from agentprm_core.improve import rationale
 from agentprm_core.improve.rationale import rationalised
 from agentprm_core.improve.sft import sft_row
-from agentprm_core.policy.models import Policy, new_model
+from agentprm_core.policy.models import Checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
+from tasks.frame.stage import StageError
 from tasks.sft import with_reasons
-from tasks.stage import StageError
 from tests.chat import byte_tokenizer
 from tests.model import text_world, toy
 
@@ -33,7 +33,7 @@ def policy():
         letters = fast.convert_tokens_to_ids(list(ascii_letters))
         head_VD[letters] = torch.randn(len(letters), 32)
     model.lm_head.weight = torch.nn.Parameter(head_VD)
-    return Policy(model.eval(), fast, make_renderer(fast), "")
+    return Checkpoint(model.eval(), fast, make_renderer(fast), "")
 
 
 def episodes():

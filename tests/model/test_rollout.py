@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from agentprm_core.policy.sampler import Sampler
-from agentprm_core.rollout import Start, episode_seed, play, starts
+from agentprm_core.rollout import Start, play, starts
+from agentprm_core.seeding import episode_seed
 from tests.model import toy
 
 GAMES = [toy.game(n) for n in range(6)]
@@ -18,7 +19,7 @@ def sampler(**changes):
 
 
 def played(player, begun, engine, max_turns=10):
-    return sorted(play(player, begun, engine=engine, max_turns=max_turns), key=lambda e: (e.game_id, e.index))
+    return sorted(play(player, begun, world_name=engine, max_turns=max_turns), key=lambda e: (e.game_id, e.index))
 
 
 def test_episodes_end_when_won_or_at_the_turn_limit_and_say_what_happened(toy_engine):
@@ -34,7 +35,7 @@ def test_episodes_end_when_won_or_at_the_turn_limit_and_say_what_happened(toy_en
             assert (turn.observation, turn.admissible) == (seen.text, seen.admissible)
             assert (turn.state_key, turn.valid) == (world.state_key(), turn.action in seen.admissible)
             seen = world.step(turn.action)
-        assert seen.won == episode.won
+        assert seen.done == episode.won
         assert len(episode.extra["log_probs"]) == episode.length
 
 
@@ -78,14 +79,14 @@ def test_branches_of_one_history_read_it_once(toy_engine):
 def test_a_player_is_clean_after_a_caller_has_seen_enough(toy_engine):
     player = sampler()
     for _ in range(3):
-        next(play(player, starts(GAMES, 4, seed=1), engine=toy_engine, max_turns=10))
+        next(play(player, starts(GAMES, 4, seed=1), world_name=toy_engine, max_turns=10))
     assert played(player, starts(GAMES, 1, seed=1), toy_engine) == played(
         sampler(), starts(GAMES, 1, seed=1), toy_engine
     )
 
 
 def test_the_collector_spares_what_is_loaded_while_episodes_are_played_and_no_longer(toy_engine):
-    playing = play(sampler(), starts(GAMES, 2, seed=1), engine=toy_engine, max_turns=3)
+    playing = play(sampler(), starts(GAMES, 2, seed=1), world_name=toy_engine, max_turns=3)
     usual = gc.get_threshold()
     next(playing)
     assert gc.get_freeze_count() > 1000 and gc.get_threshold()[0] > usual[0]
@@ -101,8 +102,8 @@ def test_seeds_name_the_episode_and_nothing_else():
 
 
 def test_an_unknown_engine_is_named():
-    with pytest.raises(ValueError, match="'fsat' is not one of fast, textworld"):
-        next(play(sampler(), starts(GAMES, 1, 0), engine="fsat", max_turns=3))
+    with pytest.raises(ValueError, match="'fsat' is not one of alfworld, alfworld-textworld"):
+        next(play(sampler(), starts(GAMES, 1, 0), world_name="fsat", max_turns=3))
 
 
 def test_a_copy_of_a_start_with_another_seed_is_another_episode(toy_engine):

@@ -18,13 +18,13 @@ class Killed(Exception):
     pass
 
 
-def stage(engine: str, slots: int):
+def stage(world_name: str, slots: int):
     states = {"train_states": 6, "random_states": 4, "validation_states": 3}
     branch = SimpleNamespace(**states, actions=3, continuations=4, temperature=1.5)
     params = SimpleNamespace(
         seed=1,
         compute=SimpleNamespace(cache_mb=2048),
-        env=SimpleNamespace(engine=engine, max_turns=6),
+        env=SimpleNamespace(world=world_name, max_turns=6),
         label=SimpleNamespace(validation_share=0.5),
         model=SimpleNamespace(context=512, max_action_tokens=8),
         rollout=SimpleNamespace(temperature=1.0, constrained=True, slots=slots, branch=branch),
@@ -37,7 +37,7 @@ def branches(toy_engine, monkeypatch):
     """``branches(folder)`` plays them; ``branches.played`` are the states of each slice that was, to be cleared."""
     sampler = rollout.new_sampler(stage(toy_engine, 4), toy.policy(), 1.0)
     episodes = sorted(
-        play(sampler, starts(GAMES.values(), 3, seed=1), engine=toy_engine, max_turns=6),
+        play(sampler, starts(GAMES.values(), 3, seed=1), world_name=toy_engine, max_turns=6),
         key=lambda episode: (episode.game_id, episode.index),
     )
     playing = rollout.play_branches

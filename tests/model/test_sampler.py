@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from agentprm_core.policy import slot_attention
 from agentprm_core.policy.models import new_model
 from agentprm_core.policy.runner import CachedModel, Extension, slots_within
-from agentprm_core.policy.sampler import Sampler, uniforms
+from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.trie import Unspeakable
 from agentprm_core.rollout import rollout
+from agentprm_core.seeding import uniforms
 from tests.model import toy
 
 PLAY = {"episodes_per_game": 2, "max_turns": 12, "context": 512, "max_action_tokens": 8, "seed": 3}
@@ -23,7 +24,7 @@ GAMES = [toy.game(n) for n in range(12)]
 
 def played(policy, engine, **changes):
     settings = {"temperature": 1.0, "constrained": True, "slots": 8, **PLAY, **changes}
-    return sorted(rollout(policy, GAMES, engine=engine, **settings), key=lambda e: (e.game_id, e.index))
+    return sorted(rollout(policy, GAMES, world_name=engine, **settings), key=lambda e: (e.game_id, e.index))
 
 
 @pytest.mark.parametrize("slots", [1, 5, 24])

@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
@@ -20,13 +20,13 @@ from tests.model import toy
 GAMES = [toy.game(n) for n in range(6)]
 
 
-def prm_of(likelihood: float) -> Policy:
+def prm_of(likelihood: float) -> Checkpoint:
     policy = toy.policy(seed=1)
     model = new_prm(policy.model, likelihood)
     torch.manual_seed(0)
     with torch.no_grad():
         model.score.weight.normal_(std=0.5)
-    return Policy(model.eval(), policy.tokenizer, policy.renderer, "prm")
+    return Checkpoint(model.eval(), policy.tokenizer, policy.renderer, "prm")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def with_action(turn, action):
 
 def played(player, engine, games=GAMES, seed=4, max_turns=8):
     begun = starts(games, 1, seed)
-    return sorted(play(player, begun, engine=engine, max_turns=max_turns), key=lambda e: e.game_id)
+    return sorted(play(player, begun, world_name=engine, max_turns=max_turns), key=lambda e: e.game_id)
 
 
 @pytest.mark.parametrize("likelihood", [0.0, 0.7])
@@ -159,7 +159,7 @@ def test_the_true_q_of_an_action_is_what_playing_on_from_it_gives(toy_engine):
         {s.seed: s.game for s in begun},
         plays=2,
         gamma=0.9,
-        engine=toy_engine,
+        world_name=toy_engine,
         max_turns=6,
     )
     asked = []
@@ -177,7 +177,7 @@ def test_the_true_q_of_an_action_is_what_playing_on_from_it_gives(toy_engine):
                 player.see(seat, seen.text, seen.admissible)
                 player.tell(seat, action)
                 after = world.step(action)
-                if after.won or len(turns) == 6:
+                if after.done or len(turns) == 6:
                     break
                 player.see(seat, after.text, after.admissible)
                 player.ask(seat)
@@ -189,7 +189,7 @@ def test_the_true_q_of_an_action_is_what_playing_on_from_it_gives(toy_engine):
                 for seen, action in turns[:-1]:
                     player.see(seat, seen.text, seen.admissible)
                     player.tell(seat, action)
-            assert score == pytest.approx(after.won * 0.9 ** (len(turns) - 1))
+            assert score == pytest.approx(after.done * 0.9 ** (len(turns) - 1))
 
 
 def test_the_true_q_lifts_best_of_n(toy_engine):
@@ -200,7 +200,7 @@ def test_the_true_q_lifts_best_of_n(toy_engine):
         {s.seed: s.game for s in begun},
         plays=4,
         gamma=0.95,
-        engine=toy_engine,
+        world_name=toy_engine,
         max_turns=6,
     )
     plain = played(sampler(slots=20), toy_engine, games, max_turns=6)
@@ -210,7 +210,7 @@ def test_the_true_q_lifts_best_of_n(toy_engine):
 
 def searched(prm, engine, width, samples, slots=8, max_turns=6, **changes):
     beam = BeamSearch(sampler(slots=slots, **changes), scorer(prm, slots), width=width, samples=samples)
-    return sorted(beam.search(starts(GAMES, 1, 4), engine=engine, max_turns=max_turns), key=lambda e: e.game_id)
+    return sorted(beam.search(starts(GAMES, 1, 4), world_name=engine, max_turns=max_turns), key=lambda e: e.game_id)
 
 
 def test_a_beam_of_one_by_one_is_sampling(toy_engine, prm):
@@ -238,7 +238,7 @@ def test_a_beam_with_a_prior_finds_what_a_plain_search_finds(toy_engine, prm, wi
     """Kept by score and the last step's likelihood; the score that is reported is the PRM's."""
     beam, differ = BeamSearch(Fixed(), scorer(prm), width=width, samples=1, prior=0.05), 0
     for start in starts(GAMES, 1, 4):
-        (episode,) = beam.search([start], engine=toy_engine, max_turns=4)
+        (episode,) = beam.search([start], world_name=toy_engine, max_turns=4)
         turns = plain_beam(prm, start.game, width, max_turns=4, prior=0.05)
         assert [t.action for t in episode.turns] == [t.action for t in turns]
         assert episode.extra["score"] == pytest.approx(plain_score(prm, turns), abs=1e-4)
@@ -250,7 +250,7 @@ def test_a_beam_with_a_prior_finds_what_a_plain_search_finds(toy_engine, prm, wi
 def test_a_beam_of_width_1_is_best_of_n_that_does_not_go_back(toy_engine, prm, prior):
     """The two part where Best-of-N's choice leads to a state that the path has been in, and nowhere before."""
     beam = BeamSearch(sampler(), scorer(prm), width=1, samples=6, prior=prior)
-    found = sorted(beam.search(starts(GAMES, 1, 4), engine=toy_engine, max_turns=6), key=lambda e: e.game_id)
+    found = sorted(beam.search(starts(GAMES, 1, 4), world_name=toy_engine, max_turns=6), key=lambda e: e.game_id)
     best = played(BestOfN(sampler(), prm, samples=6, prior=prior), toy_engine, max_turns=6)
     shared = []
     for game, ours, theirs in zip(GAMES, found, best, strict=True):
@@ -323,7 +323,7 @@ def plain_beam(prm, game, width, max_turns, prior=0.0):
                 continue
             if after.state_key() not in reached and len(kept) < width:
                 reached.add(after.state_key())
-                kept.append((worth, turns, after, seen, seen.won or len(turns) == max_turns))
+                kept.append((worth, turns, after, seen, seen.done or len(turns) == max_turns))
         nodes = sorted([n for n in nodes if n[4]] + kept, key=lambda n: -n[0])[:width]
     return nodes[0][1]
 
@@ -370,8 +370,8 @@ def test_beams_leave_their_seats(toy_engine, prm):
     player, scoring = sampler(slots=6), scorer(prm, 6)
     beam = BeamSearch(player, scoring, width=3, samples=2)
     for _ in range(3):
-        next(beam.search(starts(GAMES, 1, 4), engine=toy_engine, max_turns=5))
-    episodes = list(beam.search(starts(GAMES, 1, 4), engine=toy_engine, max_turns=5))
+        next(beam.search(starts(GAMES, 1, 4), world_name=toy_engine, max_turns=5))
+    episodes = list(beam.search(starts(GAMES, 1, 4), world_name=toy_engine, max_turns=5))
     assert sum(e.extra["cost"].policy_read for e in episodes) <= player.tokens_read
     assert [player.open(n) for n in range(6)]
 

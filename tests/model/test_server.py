@@ -16,7 +16,7 @@ import pytest
 import torch
 from transformers.utils.import_utils import is_serve_available
 
-from agentprm_core.policy.models import Policy, save_policy
+from agentprm_core.policy.models import Checkpoint, save_checkpoint
 from agentprm_core.policy.prompt import chat_message
 from agentprm_core.policy.requests import Patience, ServerError
 from agentprm_core.policy.sampler import Sampler
@@ -100,7 +100,7 @@ def player(server, speech="text", temperature=0.0, seats=3, context=512, **endpo
 
 
 def played(player, engine, games=GAMES, max_turns=4):
-    return sorted(play(player, starts(games, 1, 3), engine=engine, max_turns=max_turns), key=lambda e: e.game_id)
+    return sorted(play(player, starts(games, 1, 3), world_name=engine, max_turns=max_turns), key=lambda e: e.game_id)
 
 
 def test_greedy_episodes_are_those_of_the_sampler(toy_engine):
@@ -130,7 +130,7 @@ def test_a_dead_server_is_named_and_loses_no_finished_episode(toy_engine):
     finished = []
     with serving(lambda number, body: 200 if number <= 14 else 503) as server, player(server) as there:
         with pytest.raises(ServerError) as error:
-            for episode in play(there, starts(GAMES, 1, 3), engine=toy_engine, max_turns=3):
+            for episode in play(there, starts(GAMES, 1, 3), world_name=toy_engine, max_turns=3):
                 finished.append(episode)
         message = str(error.value)
         assert f"http://127.0.0.1:{server.server_port}/v1/completions did not answer in 3 tries" in message
@@ -175,7 +175,7 @@ def test_chat_speaks_in_messages_with_a_key_and_reads_log_probs():
         path, body, key = server.asked[-1]
         assert (path, key, body["logprobs"]) == ("/v1/chat/completions", "Bearer secret", True)
         assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
-        assert body["messages"][0]["content"] == chat_message("You see a cabinet 1.", True, ("look",))
+        assert body["messages"][0]["content"] == chat_message("You see a cabinet 1.", True, ("look",), "")
         assert body["messages"][1]["content"] == "REASON:\nwhy not\nACTION:\nlook"
         assert len({b["seed"] for _, b, _ in server.asked}) == 3
         assert there.close(seat).generated == 24
@@ -204,7 +204,7 @@ def test_a_prm_behind_a_server_chooses_as_it_does_here(toy_engine):
     model = new_prm(policy.model)
     with torch.no_grad():
         model.score.weight.normal_(std=0.5)
-    prm = Policy(model.eval(), policy.tokenizer, policy.renderer, "prm")
+    prm = Checkpoint(model.eval(), policy.tokenizer, policy.renderer, "prm")
     players = [
         Sampler(toy.policy(), slots=4, context=512, temperature=2.0, constrained=True, max_action_tokens=8)
         for _ in range(2)
@@ -229,7 +229,7 @@ def test_an_answer_of_another_kind_is_shown(toy_engine):
 @pytest.mark.skipif(not is_serve_available(), reason="transformers serve is not installed: pip install openai")
 def test_transformers_serve_says_what_the_sampler_says(toy_engine, tmp_path):
     policy = toy.policy()
-    save_policy(policy.model, policy.tokenizer, tmp_path / "policy")
+    save_checkpoint(policy.model, policy.tokenizer, tmp_path / "policy")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -12,7 +12,7 @@ import torch
 
 from agentprm_core.improve.online_dpo import DpoSettings, OnlineDpoTrainer
 from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row, train_sft
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, prm_row
@@ -47,7 +47,7 @@ def dpo_trainer(renderer, scratch):
     torch.manual_seed(2)
     torch.nn.init.normal_(prm.score.weight, std=1.0)
     settings = DpoSettings(1e-3, 512, 0, steps=9, save_every=2, refresh_every=2, samples=3, beta=0.1)
-    policy, scorer = (Policy(m.eval(), renderer.tokenizer, renderer, "") for m in (model, prm))
+    policy, scorer = (Checkpoint(m.eval(), renderer.tokenizer, renderer, "") for m in (model, prm))
     return OnlineDpoTrainer(text_world.episodes(40, skill=0.4), policy, scorer, settings, scratch)
 
 

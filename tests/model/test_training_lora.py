@@ -12,13 +12,13 @@ from peft import LoraConfig, get_peft_model
 from agentprm_core.improve.online_dpo import DpoSettings, train_online_dpo
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import SftSettings, train_sft
-from agentprm_core.policy.models import load_policy, new_model, save_policy
+from agentprm_core.policy.models import load_checkpoint, new_model, save_checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.rows import Labelled
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.train import PrmSettings, train_prm
-from tasks.params import PARAMS, validate
-from tasks.profile import load_profile, overridden
+from tasks.frame.params import PARAMS, validate
+from tasks.frame.profile import load_profile, overridden
 from tasks.sft import starting_policy
 from tests.chat import byte_tokenizer
 from tests.model import text_world
@@ -37,19 +37,21 @@ def renderer():
 def base(renderer, tmp_path_factory):
     """A base model on disk, as a published one would be."""
     folder = tmp_path_factory.mktemp("base")
-    save_policy(text_world.small_model(renderer), renderer.tokenizer, folder)
+    save_checkpoint(text_world.small_model(renderer), renderer.tokenizer, folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def tuned(renderer, base, tmp_path_factory):
     """A checkpoint folder of an adapter trained on that base."""
-    model = get_peft_model(load_policy(base).model, LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"]))
+    model = get_peft_model(
+        load_checkpoint(base).model, LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"])
+    )
     scratch = tmp_path_factory.mktemp("scratch")
     _, metrics = train_sft(text_world.episodes(60), renderer, model, SFT, scratch)
     assert metrics["curve"][-1]["loss"] < metrics["curve"][0]["loss"]
     folder = tmp_path_factory.mktemp("tuned")
-    save_policy(model, renderer.tokenizer, folder)
+    save_checkpoint(model, renderer.tokenizer, folder)
     return folder
 
 
@@ -58,7 +60,7 @@ def weights_of(model, kind):
 
 
 def test_only_the_adapter_is_trained(base, tuned):
-    trained, fresh = load_policy(tuned).model, load_policy(base).model
+    trained, fresh = load_checkpoint(tuned).model, load_checkpoint(base).model
     before = dict(fresh.named_parameters())
     for name, weight in weights_of(trained, "base").items():
         plain = name.removeprefix("base_model.model.").replace(".base_layer", "")
@@ -67,7 +69,7 @@ def test_only_the_adapter_is_trained(base, tuned):
 
 
 def test_a_prm_starts_as_the_tuned_policy_and_comes_back_from_disk(renderer, tuned, tmp_path):
-    policy = load_policy(tuned)
+    policy = load_checkpoint(tuned)
     prm = new_prm(policy.model)
     ids = torch.tensor([[1, 5, 7, 9]])
     hidden = [m.get_base_model().model(input_ids=ids).last_hidden_state for m in (policy.model.eval(), prm.eval())]
@@ -76,8 +78,8 @@ def test_a_prm_starts_as_the_tuned_policy_and_comes_back_from_disk(renderer, tun
     labelled = [Labelled(e, np.array([float(text_world.is_right(t)) for t in e.turns])) for e in episodes]
     prm, metrics = train_prm(labelled, renderer, prm, PrmSettings(1e-2, 1024, 0, steps=40), tmp_path / "scratch")
     assert metrics["curve"][-1]["loss"] < metrics["curve"][0]["loss"]
-    save_policy(prm, renderer.tokenizer, tmp_path / "prm", kind="prm")
-    loaded = load_policy(tmp_path / "prm", kind="prm")
+    save_checkpoint(prm, renderer.tokenizer, tmp_path / "prm", kind="prm")
+    loaded = load_checkpoint(tmp_path / "prm", kind="prm")
     for here, there in zip(
         score_episodes(prm, renderer, episodes, 999), score_episodes(loaded.model, renderer, episodes, 999)
     ):
@@ -85,7 +87,7 @@ def test_a_prm_starts_as_the_tuned_policy_and_comes_back_from_disk(renderer, tun
 
 
 def test_an_update_goes_on_from_a_loaded_adapter(renderer, tuned, tmp_path):
-    policy, prm = load_policy(tuned), load_policy(tuned)
+    policy, prm = load_checkpoint(tuned), load_checkpoint(tuned)
     before = weights_of(policy.model, "adapter")
     scorer = new_prm(prm.model)
     torch.nn.init.normal_(scorer.get_base_model().score.modules_to_save["default"].weight, std=1.0)
@@ -100,7 +102,7 @@ def test_an_update_goes_on_from_a_loaded_adapter(renderer, tuned, tmp_path):
 
 def test_the_anchor_may_be_another_adapter(renderer, tuned):
     """π₀'s adapter in place of the one that has moved on; the base is shared and stays."""
-    policy, first = load_policy(tuned), load_policy(tuned)
+    policy, first = load_checkpoint(tuned), load_checkpoint(tuned)
     with torch.no_grad():
         for weight in weights_of(policy.model, "adapter"):
             policy.model.get_parameter(weight).add_(0.1)
@@ -118,7 +120,7 @@ def test_the_profile_of_a_published_model_trains_an_adapter_of_it(tmp_path):
     """A tiny chat model in the place of the one of 3B: the profile's parameters, an adapter as π₀, one as its PRM."""
     tokenizer = byte_tokenizer(CHATML)
     tiny = new_model(tokenizer, width=16, layers=1, heads=2, kv_heads=1, context=8192, seed=1)
-    save_policy(tiny, tokenizer, tmp_path / "published")
+    save_checkpoint(tiny, tokenizer, tmp_path / "published")
     here = {"model": {"source": str(tmp_path / "published")}, "compute": {"device": "cpu"}}
     raw = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), load_profile("llama3b", ROOT / "profiles"))
     assert validate(raw, "llama3b").model.lora.rank == 32
@@ -132,8 +134,8 @@ def test_the_profile_of_a_published_model_trains_an_adapter_of_it(tmp_path):
     settings = SftSettings(params.sft.learning_rate, 4096, 0, steps=2, gradient_checkpointing=True, warmup=0.0)
     model, _ = train_sft(text_world.episodes(4), policy.renderer, policy.model, settings, tmp_path / "scratch")
     assert all(weight.abs().max() > 0 for name, weight in weights_of(model, "adapter").items() if "lora_B" in name)
-    save_policy(model, tokenizer, tmp_path / "policy")
-    prm = new_prm(load_policy(tmp_path / "policy").model)
+    save_checkpoint(model, tokenizer, tmp_path / "policy")
+    prm = new_prm(load_checkpoint(tmp_path / "policy").model)
     assert any(".lora_" in name for name, p in prm.named_parameters() if p.requires_grad)
 
 

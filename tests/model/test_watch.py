@@ -13,7 +13,7 @@ from agentprm_core.improve.online_dpo import DpoSettings, train_online_dpo
 from agentprm_core.improve.pairs import Choice
 from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.watch import Probe, Returns, Watch, agreement, repeats
-from agentprm_core.policy.models import Policy
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.model import new_prm
 from tests.model import text_world
 
@@ -26,7 +26,7 @@ def renderer():
 
 
 def policy_of(model, renderer, name=""):
-    return Policy(model.eval(), renderer.tokenizer, renderer, name)
+    return Checkpoint(model.eval(), renderer.tokenizer, renderer, name)
 
 
 def new_policy(renderer):
@@ -152,7 +152,10 @@ def test_a_prm_that_likes_the_wrong_thing_is_found_out_by_its_auditor(renderer, 
 
 
 def test_played_games_are_believed_and_returned(renderer):
-    won, lost = text_world.play(1, 0, skill=1.0), dataclasses.replace(text_world.play(2, 0, skill=1.0), won=False)
+    won, lost = (
+        text_world.play(1, 0, skill=1.0),
+        dataclasses.replace(text_world.play(2, 0, skill=1.0), won=False, reward=0.0),
+    )
     policy, prm = new_policy(renderer), noisy_prm(renderer, 2)
     look = probe_of(policy, prm, play=lambda: [lost, won], returns=Returns(0.9, "binary")).look(0)
     assert look.returned == pytest.approx([np.mean(0.9 ** np.arange(won.length)), 0.0])

@@ -14,6 +14,7 @@ from agentprm_core.policy.models import new_model
 from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Episode, Turn
+from agentprm_core.worlds.alfworld.spec import ALFWORLD
 
 OBJECTS = ("mug", "plate", "book")
 CABINETS = 4
@@ -66,7 +67,7 @@ def renderer(context: int = 256) -> Renderer:
         text for episode in episodes(60, 2, 0.3) for turn in episode.turns for text in (turn.observation, turn.action)
     ]
     texts += episodes(1)[0].turns[0].admissible
-    return make_renderer(train_tokenizer(texts, context))
+    return make_renderer(train_tokenizer(texts, context, ALFWORLD.phrases))
 
 
 def small_model(of: Renderer, seed: int = 0, width: int = 32, layers: int = 2) -> LlamaForCausalLM:

@@ -12,24 +12,25 @@ from functools import cache
 
 import torch
 
-from agentprm_core.envs import Observation
-from agentprm_core.policy.models import Policy, new_model
+from agentprm_core.policy.models import Checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Game
+from agentprm_core.worlds import Observation, WorldSpec
+from agentprm_core.worlds.alfworld.spec import ALFWORLD
 
 KINDS = ("mug", "plate", "book", "apple", "pen")
 
 
 def game(number: int) -> Game:
-    return Game(f"toy/{number:03d}", "toy", "pick_and_place_simple", "take it", 1, str(number), "generated")
+    return Game(f"toy/{number:03d}", "toy", "train", "take", "take it", str(number))
 
 
 class ToyWorld:
-    """``Game.problem`` seeds what lies where."""
+    """``Game.payload`` seeds what lies where."""
 
     def reset(self, game: Game) -> Observation:
-        rng = random.Random(game.problem)
+        rng = random.Random(game.payload)
         self.game, self.here, self.held = game, 0, ""
         self.places = {n: rng.sample(KINDS, rng.randint(0, 3)) for n in range(1, rng.randint(3, 7))}
         self.target = rng.choice(KINDS)
@@ -55,13 +56,23 @@ class ToyWorld:
         return f"{self.game.id}/{self.here}/{self.held}/{self.places}"
 
     def _observe(self, text: str) -> Observation:
-        return Observation(text, tuple(sorted(self._commands())), self.held == self.target)
+        won = self.held == self.target
+        return Observation(text, tuple(sorted(self._commands())), float(won), won)
 
     def _commands(self) -> list[str]:
         commands = [f"go to cabinet {n}" for n in self.places if n != self.here] + ["look", "inventory"]
         if not self.held:
             commands += [f"take {kind} 1 from cabinet {self.here}" for kind in self.places.get(self.here, [])]
         return commands
+
+
+TOY = WorldSpec(
+    "toy",
+    make=ToyWorld,
+    generate=lambda count, seed, split: [game(number) for number in range(count)],
+    kinds=("take",),
+    instruction="You take things.",
+)
 
 
 @cache
@@ -72,10 +83,10 @@ def tokenizer(context: int = 512):
         for _ in range(30):
             texts += [seen.text, *seen.admissible]
             seen = world.step(rng.choice(seen.admissible))
-    return train_tokenizer([*texts, "Nothing happens."], context)
+    return train_tokenizer([*texts, "Nothing happens."], context, ALFWORLD.phrases)
 
 
-def policy(seed: int = 0, context: int = 512, sharpness: float = 4.0) -> Policy:
+def policy(seed: int = 0, context: int = 512, sharpness: float = 4.0) -> Checkpoint:
     """A random policy; ``sharpness`` scales its weights, so that it prefers some actions over others."""
     size = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "context": context}
     model = new_model(tokenizer(context), **size, seed=seed, embedding_std=0.02)
@@ -83,4 +94,4 @@ def policy(seed: int = 0, context: int = 512, sharpness: float = 4.0) -> Policy:
         for weights in model.parameters():
             if weights.dim() > 1:
                 weights.mul_(sharpness)
-    return Policy(model.eval(), tokenizer(context), make_renderer(tokenizer(context)), "toy")
+    return Checkpoint(model.eval(), tokenizer(context), make_renderer(tokenizer(context)), "toy")

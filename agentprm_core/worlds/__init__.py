@@ -1,0 +1,54 @@
+"""Worlds by name: ``world_spec("alfworld")``, ``world_spec("package.module:SPEC")`` for anybody's own.
+
+A world's module is imported only when it is asked for, so the core needs no world's package. A package of somebody else
+adds a name by an entry point in the group ``agentprm.worlds``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from agentprm_core.errors import DataError
+from agentprm_core.worlds.base import Observation, UnsupportedGame, World, WorldSpec
+
+GROUP = "agentprm.worlds"
+_OURS = {
+    "alfworld": "agentprm_core.worlds.alfworld.spec:ALFWORLD",
+    "alfworld-textworld": "agentprm_core.worlds.alfworld.spec:TEXTWORLD",
+}
+
+
+def world_names() -> tuple[str, ...]:
+    """The worlds that have a name here: ours, and those of installed packages."""
+    return (*_OURS, *sorted(point.name for point in entry_points(group=GROUP)))
+
+
+@cache
+def world_spec(name: str) -> WorldSpec:
+    """The spec of a world by its name, or by ``package.module:ATTRIBUTE``.
+
+    Raises:
+        DataError: nothing of this name; says which there are.
+    """
+    theirs = {point.name: point.value for point in entry_points(group=GROUP)}
+    where = name if ":" in name else ({**theirs, **_OURS}).get(name)
+    if where is None:
+        raise DataError(f"env.world: {name!r} is not one of {', '.join(world_names())}, nor package.module:SPEC")
+    module, _, attribute = where.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise DataError(f"env.world: {name!r} cannot be imported: {error}") from error
+    if not isinstance(found, WorldSpec):
+        raise DataError(f"env.world: {name!r} is a {type(found).__name__}, not a WorldSpec")
+    return found
+
+
+def make_world(name: str) -> World:
+    """A fresh, un-reset world. Raises as :func:`world_spec`."""
+    return world_spec(name).make()
+
+
+__all__ = ["Observation", "UnsupportedGame", "World", "WorldSpec", "make_world", "world_names", "world_spec"]

@@ -1,0 +1,85 @@
+"""Which commands are admissible in a state of the world, and the action each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agentprm_core.worlds.alfworld import actions
+from agentprm_core.worlds.alfworld.compiled import CompiledGame
+
+if TYPE_CHECKING:
+    from agentprm_core.worlds.alfworld.engine import FastWorld
+
+Commands = dict[str, tuple[Callable[["FastWorld", int, int], str], int, int]]
+"""Command → its action and the two numbers it takes."""
+
+
+def commands_everywhere(game: CompiledGame) -> Commands:
+    """Commands that are admissible at any place, but for going where one is; sorted, which sorting them with a few
+    others at each place is spared then."""
+    commands: Commands = {f"go to {name}": (actions.go, r, 0) for r, name in enumerate(game.receptacles)} | {
+        "help": (actions.say_help, 0, 0),
+        "inventory": (actions.inventory, 0, 0),
+        "look": (actions.look, 0, 0),
+    }
+    return dict(sorted(commands.items()))
+
+
+def on_what(world: FastWorld) -> tuple:
+    """All of a game's state that :func:`commands_here` reads."""
+    place, contents = world.location, world.contents
+    here = [contents[r] for r in world.game.receptacles_at[place]]
+    return place, world.held, world.opened, world.present[place], *here
+
+
+def commands_here(world: FastWorld, everywhere: Commands) -> Commands:
+    """All that is admissible now: ``everywhere`` and what the place, the hands and the contents allow."""
+    game = world.game
+    held = world.held
+    commands = everywhere.copy()
+    for r in game.receptacles_at[world.location]:
+        name = game.receptacles[r]
+        del commands[f"go to {name}"]
+        commands[f"examine {name}"] = (actions.examine_receptacle, r, 0)
+        closed = False
+        if game.openable >> r & 1:
+            closed = not world.opened >> r & 1
+            if closed:
+                commands[f"open {name}"] = (actions.open_receptacle, r, 0)
+            else:
+                commands[f"close {name}"] = (actions.close_receptacle, r, 0)
+        for o in world.contents[r]:
+            if held is None and not closed and game.pickupable >> o & 1:
+                commands[f"take {game.objects[o]} from {name}"] = (actions.take, o, r)
+            if game.toggleable >> o & 1:
+                commands[f"use {game.objects[o]}"] = (actions.toggle, o, 0)
+        if held is not None:
+            _add_uses_of_receptacle(commands, game, held, r, closed)
+    if held is not None:
+        _add_uses_of_held(commands, world, held)
+    return commands
+
+
+def _add_uses_of_receptacle(commands: Commands, game: CompiledGame, held: int, r: int, closed: bool) -> None:
+    """What can be done to the held object with a receptacle. Heating, cooling and cleaning mind no closed door."""
+    thing, name = game.objects[held], game.receptacles[r]
+    if not closed and game.accepts[r] >> held & 1:
+        commands[f"move {thing} to {name}"] = (actions.move, held, r)
+    if game.sinks >> r & 1 and game.cleanable >> held & 1:
+        commands[f"clean {thing} with {name}"] = (actions.clean, held, r)
+    if game.microwaves >> r & 1 and game.heatable >> held & 1:
+        commands[f"heat {thing} with {name}"] = (actions.heat, held, r)
+    if game.fridges >> r & 1 and game.coolable >> held & 1:
+        commands[f"cool {thing} with {name}"] = (actions.cool, held, r)
+
+
+def _add_uses_of_held(commands: Commands, world: FastWorld, held: int) -> None:
+    """Looking at the held object (the only one that can be examined), and slicing with it."""
+    game = world.game
+    thing = game.objects[held]
+    commands[f"examine {thing}"] = (actions.examine_object, held, 0)
+    if game.knives >> held & 1:
+        for o in world.present[world.location]:
+            if game.sliceable >> o & 1:
+                commands[f"slice {game.objects[o]} with {thing}"] = (actions.slice_object, o, held)

@@ -1,0 +1,87 @@
+"""What the rest of the system knows of ALFWorld: on the fast engine, and on the published one for reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agentprm_core.types import Game
+from agentprm_core.worlds.alfworld.kinds import TASK_TYPES
+from agentprm_core.worlds.base import Between, OneOf, World, WorldSpec
+
+_PHRASES = (
+    "you are in middle of room looking quickly around you you see",
+    "your task is to:",
+    "you arrive at",
+    "you see nothing",
+    "nothing happens",
+    "you pick up",
+    "you move",
+    "you open",
+    "you close",
+    "you heat",
+    "you cool",
+    "you clean",
+    "you turn on",
+    "you are carrying:",
+    "you are not carrying anything",
+    "you are facing",
+    "next to it",
+    "there's nothing special about",
+    "this is",
+    "is open",
+    "is closed",
+    "in it",
+    "you see",
+    "go to",
+)
+
+
+def _fast() -> World:
+    from agentprm_core.worlds.alfworld.engine import FastWorld
+
+    return FastWorld()
+
+
+def _published() -> World:
+    from agentprm_core.worlds.alfworld.textworld import TextWorld
+
+    return TextWorld()
+
+
+def _generate(count: int, seed: int, split: str) -> list[Game]:
+    from agentprm_core.worlds.alfworld.households import generate_games
+
+    return generate_games(count, seed, split)
+
+
+def _load(root, split: str, limit: int | None) -> list[Game]:
+    from agentprm_core.worlds.alfworld.games import load_games
+
+    return load_games(root, split, limit)
+
+
+def _expert(world: World, game: Game, seed: int, knowledge: float):
+    from agentprm_core.worlds.alfworld.expert import Expert
+
+    return Expert(seed, knowledge)
+
+
+ALFWORLD = WorldSpec(
+    name="alfworld",
+    make=_fast,
+    generate=_generate,
+    kinds=TASK_TYPES,
+    instruction="You act in a household to finish a task.",
+    expert=_expert,
+    load=_load,
+    published_splits={"train": "train", "seen": "valid_seen", "unseen": "valid_unseen"},
+    phrases=_PHRASES,
+    attributes={
+        "floor_plan": Between(1, 430, "AI2-THOR's floor plans"),
+        "source": OneOf(("generated", "published"), "where the game is from"),
+    },
+)
+"""The exact fast engine."""
+
+TEXTWORLD = replace(ALFWORLD, name="alfworld-textworld", make=_published)
+"""The published engine, a thousand times slower, on the same games."""

@@ -1,0 +1,120 @@
+"""The contract between worlds and everything else: reset, step, clone, hash; and the spec that a world is known by.
+
+A world is a deterministic text game. It keeps one current state; ``reset`` and ``step`` change it and return an
+:class:`Observation`. Turn limits belong to the caller (:mod:`agentprm_core.rollout`), never to the world.
+
+A world is one folder (or one module) with one :class:`WorldSpec`. ``agentprm_core.worlds.world_spec`` finds it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol, Self
+
+from agentprm_core.errors import DataError
+from agentprm_core.types import Game
+
+OPEN = "…"
+"""Stands for free text in an admissible command that is a template: ``search[…]``."""
+
+
+class UnsupportedGame(DataError):
+    """A game that cannot be played here: truncated, in another dialect, outside the domain. Says which and why."""
+
+
+class Observation(NamedTuple):  # made at every turn, in half of a frozen dataclass's time
+    """What the world says after ``reset`` or ``step``."""
+
+    text: str
+    """The observation as the policy reads it. After ``reset``: the scene, a blank line, the task sentence."""
+    admissible: tuple[str, ...]
+    """The commands that mean something in this state, sorted, each once. One with :data:`OPEN` in it is a template.
+    Empty where any text is an action."""
+    reward: float = 0.0
+    """What the episode has earned so far, in [0, 1]."""
+    done: bool = False
+    """Whether the episode is over, with success or without. Stepping further is the caller's mistake."""
+
+
+class World(Protocol):
+    """One episode in one game. Cheap to make, to clone and to hash where the engine allows it."""
+
+    def reset(self, game: Game) -> Observation:
+        """Start ``game`` anew. Raises :class:`UnsupportedGame` naming the game and the reason."""
+
+    def step(self, command: str) -> Observation:
+        """Do ``command``; one that is not admissible changes nothing and the text says so (``Nothing happens.``)."""
+
+    def clone(self) -> Self:
+        """An independent copy in the same state (by replay where the engine cannot copy)."""
+
+    def state_key(self) -> str:
+        """Digest of the state: equal exactly when two states of one game are, stable across processes.
+
+        The digest covers the game too, so keys of two games never meet.
+        """
+
+
+class NothingLeft(RuntimeError):
+    """An expert that has tried everything it knows."""
+
+
+class Expert(Protocol):
+    """Plays one episode well, for demonstrations."""
+
+    def act(self, seen: Observation, done: str | None = None) -> str:
+        """The next command after ``seen``. ``done`` is what was really done before it, where that was not the expert's.
+
+        Raises :class:`NothingLeft` where the expert gives up.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A gate's expectation of an attribute of games: a number from ``low`` to ``high``, both included."""
+
+    low: float
+    high: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A gate's expectation of an attribute of games: one of ``values``."""
+
+    values: tuple[str | int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class WorldSpec:
+    """Everything that the rest of the system knows of a world."""
+
+    name: str
+    """As ``env.world`` and ``Game.world`` have it."""
+    make: Callable[[], World]
+    """A fresh world, to be reset."""
+    generate: Callable[[int, int, str], list[Game]]
+    """(count, seed, split) → that many games without a download, sorted by id; splits share no game."""
+    kinds: tuple[str, ...]
+    """What ``Game.kind`` may be: tables break success down by it."""
+    instruction: str
+    """One sentence that tells a chat model where it is and what to do."""
+    expert: Callable[[World, Game, int, float], Expert] | None = None
+    """(the world that is played, game, seed, knowledge in [0, 1]) → who demonstrates; None: nobody can."""
+    load: Callable[[Path, str, int | None], list[Game]] | None = None
+    """(root, published split, limit) → published games, sorted by id; None where none are published."""
+    published_splits: Mapping[str, str] = field(default_factory=dict)
+    """Our split (``train``, ``seen``, ``unseen``) → what the published data calls it."""
+    phrases: tuple[str, ...] = ()
+    """Lower-case phrases that the world says again and again: each one token of a from-scratch tokenizer."""
+    attributes: Mapping[str, Between | OneOf] = field(default_factory=dict)
+    """What the gate of the stage ``games`` expects of ``Game.attributes``."""
+    success: float = 1.0
+    """An episode is won where its reward is at least this."""
+    max_turns: int = 30
+    """Actions an episode, as the papers that use the world have it."""
+    expert_turns: int = 50
+    """Actions that an expert may take to demonstrate."""

@@ -1,0 +1,38 @@
+"""Demonstrations: a world's expert plays games, with mistakes where they are asked for."""
+
+from __future__ import annotations
+
+import random
+
+from agentprm_core.errors import DataError
+from agentprm_core.types import Episode, Game, Turn
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.base import NothingLeft, World
+
+
+def demonstrate(
+    world: World, game: Game, *, world_name: str, max_turns: int, seed: int, knowledge: float, corrupt: float = 0.0
+) -> Episode:
+    """One episode of the expert of ``world_name`` in ``world``: at most ``max_turns`` actions, fewer when the world
+    ends it or the expert gives up.
+
+    ``corrupt``: the share of turns at which a random admissible command is done instead of the expert's. It goes on
+    from what that led to.
+
+    Raises DataError for a world without an expert.
+    """
+    spec = world_spec(world_name)
+    if spec.expert is None:
+        raise DataError(f"env.world: {spec.name} has no expert: nobody can demonstrate (demos.games)")
+    mistakes = random.Random(seed)
+    seen = world.reset(game)
+    expert, turns, done = spec.expert(world, game, seed, knowledge), [], None
+    while not seen.done and len(turns) < max_turns:
+        try:
+            action = expert.act(seen, done)
+        except NothingLeft:
+            break
+        done = mistakes.choice(seen.admissible) if corrupt and mistakes.random() < corrupt else action
+        turns.append(Turn(seen.text, done, seen.admissible, done in seen.admissible, world.state_key()))
+        seen = world.step(done)
+    return Episode(game.id, 0, seed, tuple(turns), seen.reward >= spec.success, reward=seen.reward)

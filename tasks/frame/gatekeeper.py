@@ -1,0 +1,68 @@
+"""Great Expectations in a process of its own, which imports it (three seconds) while the stage does its work.
+
+The keeper reads one gate at a time from standard input and answers on standard output, both as pickles between two
+processes of one program. When the stage ends, however it ends, its input closes and it goes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from tasks.frame.gates import Check, GateError, Result
+
+
+class Gatekeeper:
+    """Start it early, ask it when the data is there."""
+
+    def __init__(self) -> None:
+        modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # the same as this process has
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tasks.frame.gatekeeper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | modules,
+        )
+
+    def run_gate(self, stage: str, checks: Sequence[Check]) -> list[Result]:
+        """:func:`tasks.frame.gates.run_gate`, over there. Raises RuntimeError where the keeper died (it said why)."""
+        try:
+            pickle.dump((stage, checks), self._process.stdin)
+            self._process.stdin.flush()
+            answer = pickle.load(self._process.stdout)
+        except (BrokenPipeError, EOFError):
+            raise RuntimeError(f"{stage}: the gatekeeper ended with status {self._process.wait()}") from None
+        if isinstance(answer, GateError):
+            raise answer
+        return answer
+
+    def end(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def main() -> None:
+    """Answer until standard input closes."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read at import
+    from tasks.frame.gates import run_gate
+
+    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is not an answer
+    import great_expectations  # noqa: F401
+
+    while asked.peek(1):
+        stage, checks = pickle.load(asked)
+        try:
+            answer = run_gate(stage, checks)
+        except GateError as error:
+            answer = error
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The gate that data must pass before a stage's outs appear, kept by Great Expectations.
+
+A gate is a list of :class:`Check`: a frame and what is expected of it (:mod:`tasks.frame.suites`). Results lie in
+``.scratch/gates/STAGE.json``, Data Docs (HTML) in ``.scratch/gates/STAGE/``: both carry the clock, so neither is a DVC
+out. A gate that fails raises, and the stage writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from agentprm_core.datasets import atomic_write
+
+GATES = Path(".scratch/gates")
+_ROWS_NAMED = 5
+
+
+class GateError(ValueError):
+    """Data that did not pass. Names each expectation that failed and the first rows that broke it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One of Great Expectations' expectations by its class name, and its arguments."""
+
+    type: str
+    arguments: dict
+    why: str
+    """What it means in the words of the data, for the error and the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A frame and all that is expected of it."""
+
+    name: str
+    frame: pa.Table
+    index: tuple[str, ...]
+    """The columns that name a row."""
+    expectations: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one expectation."""
+
+    table: str
+    expectation: str
+    why: str
+    success: bool
+    observed: str
+    """The value seen, or the number of rows that broke it."""
+    rows: tuple[str, ...]
+    """The first rows that broke it."""
+
+
+def run_gate(stage: str, checks: Sequence[Check]) -> list[Result]:
+    """Check the frames; write results and Data Docs.
+
+    Raises:
+        GateError: an expectation failed; names the expectations and the rows.
+    """
+    results = _validate(stage, checks)
+    GATES.mkdir(parents=True, exist_ok=True)
+    with atomic_write(GATES / f"{stage}.json") as aside:
+        rows = [{name: getattr(result, name) for name in Result.__slots__} for result in results]
+        aside.write_text(json.dumps(rows, indent=2) + "\n")
+    failed = [result for result in results if not result.success]
+    if failed:
+        raise GateError(
+            f"the gate failed, no out was written ({len(failed)} of {len(results)} expectations; "
+            f"Data Docs: {GATES / stage / 'index.html'})\n" + "\n".join(f"  {_sentence(result)}" for result in failed)
+        )
+    return results
+
+
+def _sentence(result: Result) -> str:
+    rows = f"; rows: {'; '.join(result.rows)}" if result.rows else ""
+    return f"{result.table}: {result.why} [{result.expectation}]: {result.observed}{rows}"
+
+
+def _validate(stage: str, checks: Sequence[Check]) -> list[Result]:
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read at import
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecations inside the package
+        import great_expectations as gx
+
+        context = gx.get_context(mode="ephemeral")
+        context.variables.progress_bars = {"globally": False}
+        _add_docs(context, GATES / stage)
+        results = [result for check in checks for result in _run_check(gx, context, check)]
+        context.build_data_docs()
+    return results
+
+
+def _add_docs(context, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    context.delete_data_docs_site("local_site")  # a second copy, in a temporary folder
+    store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
+    index = {"class_name": "DefaultSiteIndexBuilder"}
+    context.add_data_docs_site(
+        "gates", {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
+    )
+
+
+def _run_check(gx, context, check: Check) -> list[Result]:
+    from great_expectations import expectations
+
+    suite = context.suites.add(gx.ExpectationSuite(name=check.name))
+    for expected in check.expectations:
+        suite.add_expectation(getattr(expectations, expected.type)(**expected.arguments, meta={"why": expected.why}))
+    source = context.data_sources.add_pandas(check.name)
+    batch = source.add_dataframe_asset(check.name).add_batch_definition_whole_dataframe("all")
+    definition = gx.ValidationDefinition(name=check.name, data=batch, suite=suite)
+    checkpoint = gx.Checkpoint(
+        name=check.name,
+        validation_definitions=[context.validation_definitions.add(definition)],
+        result_format={
+            "result_format": "SUMMARY",
+            "unexpected_index_column_names": list(check.index),
+            "partial_unexpected_count": _ROWS_NAMED,
+        },
+    )
+    frame = check.frame.to_pandas()
+    run = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": frame})
+    (validation,) = run.run_results.values()
+    return [_result(check, found) for found in validation.results]
+
+
+def _result(check: Check, found) -> Result:
+    raised = found.exception_info or {}
+    if raised.get("raised_exception") or any(
+        isinstance(v, dict) and v.get("raised_exception") for v in raised.values()
+    ):
+        raise RuntimeError(f"{check.name}: {found.expectation_config.type} could not be evaluated: {raised}")
+    result = found.result
+    if "observed_value" in result:
+        observed = f"{float(result['observed_value']):.4g}"
+        rows: tuple[str, ...] = ()
+    else:
+        observed = f"{result['unexpected_count']} of {result['element_count']} rows"
+        rows = tuple(", ".join(f"{k}={v}" for k, v in row.items()) for row in result["partial_unexpected_index_list"])
+    why = found.expectation_config.meta["why"]
+    return Result(check.name, found.expectation_config.type, why, bool(found.success), observed, rows[:_ROWS_NAMED])

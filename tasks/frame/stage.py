@@ -1,0 +1,204 @@
+"""The frame every stage shares: read and check the parameters, open the MLflow run, do the work, gate, write, report.
+
+``python -m tasks.NAME [--iteration N]`` in the folder of dvc.yaml. Exit code 2 for parameters that cannot be used, 1
+for data that cannot, both with a line that says what, where and what to do; a fault of the code ends in its traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentprm_core.datasets import atomic_write
+from agentprm_core.errors import DataError
+from tasks.frame import layout
+from tasks.frame.clock import Clock, write_timing
+from tasks.frame.gatekeeper import Gatekeeper
+from tasks.frame.gates import Check, GateError
+from tasks.frame.params import Params, ParamsError, load_params
+from tasks.frame.tracking import Tracker
+
+SCRATCH = Path(".scratch")
+
+
+class StageError(DataError):
+    """What a stage was given cannot be used. Says what, where and what to do."""
+
+
+EXPECTED = (DataError, GateError, FileNotFoundError, FloatingPointError)
+"""Errors that speak of the data and the parameters, not of the code: a program ends with their line. A
+FloatingPointError is a training whose loss is no number any more."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run of one stage: what it may know, and where it reports."""
+
+    task: str
+    iteration: int | None
+    params: Params
+    clock: Clock
+    tracker: Tracker
+    gatekeeper: Gatekeeper | None
+
+    @property
+    def name(self) -> str:
+        """As DVC addresses it: ``rollout@1``."""
+        return self.task if self.iteration is None else f"{self.task}@{self.iteration}"
+
+    @property
+    def slug(self) -> str:
+        """The same as a file name: ``rollout-1``."""
+        return self.name.replace("@", "-")
+
+    @property
+    def scratch(self) -> Path:
+        """Space outside the outs that survives a kill: what a long stage resumes from."""
+        return SCRATCH / self.name
+
+    @property
+    def seed(self) -> int:
+        """Of this stage: the campaign's, moved on by a thousand an iteration."""
+        return self.params.seed + 1000 * (self.iteration or 0)
+
+    @property
+    def prev(self) -> int:
+        """The iteration before this one, as params.yaml chains them."""
+        return self.params.iterations[str(self.iteration)].prev
+
+    def gate(self, checks: Sequence[Check]) -> None:
+        """Let data pass, or raise :class:`tasks.frame.gates.GateError`. Comes before anything is written."""
+        with self.clock.lap("gates"):
+            results = self.gatekeeper.run_gate(self.name, checks)
+        print(f"{self.name}: gate passed, {len(results)} expectations", flush=True)
+
+    def read(self, *paths: Path) -> None:
+        """Join the MLflow run to what the stage reads."""
+        with self.clock.lap("tracking"):
+            for path in paths:
+                self.tracker.log_data(path, "input")
+
+    def wrote(self, *paths: Path) -> None:
+        """Join the MLflow run to what the stage wrote."""
+        with self.clock.lap("tracking"):
+            for path in paths:
+                self.tracker.log_data(path, "output")
+
+    def report(self, metrics: Mapping) -> None:
+        """The stage's figures: ``data/metrics/rollout-1.json`` for DVC, and MLflow. No clock among them."""
+        write_json(metrics, layout.metrics(self.slug))
+        with self.clock.lap("tracking"):
+            self.tracker.log_metrics({self.task: dict(metrics)})
+
+    def report_training(self, metrics: Mapping, curve: list[Mapping]) -> None:
+        """:meth:`report` of what a trainer returned: what the clock or a kill decided goes to MLflow alone."""
+        transient = {name: metrics[name] for name in ("seconds", "resumed_from")}
+        self.report({name: value for name, value in metrics.items() if name not in transient})
+        with self.clock.lap("tracking"):
+            self.tracker.log_metrics({"training": transient}, compared=False)
+            self.tracker.log_curve(self.task, curve)
+
+    def tracking(self) -> AbstractContextManager[None]:
+        """``with stage.tracking(): stage.tracker.…`` books the time to orchestration."""
+        return self.clock.lap("tracking")
+
+
+def run_stage(
+    task: str,
+    work: Callable[[Stage], None],
+    *,
+    iterated: bool,
+    gated: bool = False,
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """The ``main`` of every stage: parse, validate, track, do ``work``; ends the process unless all went well.
+
+    ``iterated``: it takes ``--iteration``. ``gated``: it calls :meth:`Stage.gate`.
+    """
+    clock = Clock()
+    iteration = _parse(task, work.__doc__, iterated, arguments)
+    _require_one_process()
+    params = _params(task, iteration)
+    _seed(params.seed)
+    gatekeeper = Gatekeeper() if gated else None
+    with clock.lap("tracking"):
+        name = task if iteration is None else f"{task}@{iteration}"
+        tracker = Tracker(name, iteration, params.model_dump(mode="json"))
+    stage = Stage(task, iteration, params, clock, tracker, gatekeeper)
+    try:
+        work(stage)
+    except BaseException as error:
+        tracker.end("FAILED")
+        if isinstance(error, EXPECTED):
+            sys.exit(f"{stage.name}: {error}")
+        raise
+    finally:
+        if gatekeeper:
+            gatekeeper.end()
+    with clock.lap("tracking"):
+        tracker.log_metrics(clock.report(), compared=False)
+        tracker.end(campaign=task == "compare")
+    shutil.rmtree(stage.scratch, ignore_errors=True)  # nothing left to resume
+    write_timing(stage.name, clock.report())
+    print(_closing_line(stage), flush=True)
+
+
+def write_json(value: object, path: Path) -> None:
+    """Whole or not at all; the same bytes for the same value."""
+    with atomic_write(path) as aside:
+        aside.write_text(json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def _parse(task: str, doc: str | None, iterated: bool, arguments: Sequence[str] | None) -> int | None:
+    parser = argparse.ArgumentParser(prog=f"python -m tasks.{task}", description=doc)
+    if iterated:
+        parser.add_argument("--iteration", type=int, required=True, help="as in params.yaml")
+    return vars(parser.parse_args(arguments)).get("iteration")
+
+
+def _require_one_process() -> None:
+    """Of several that a launcher started, each would write the outs and an MLflow run: a stage starts its own."""
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if processes != "1":
+        said = "a stage is one process, which starts those it trains on itself: set compute.processes in params.yaml"
+        print(f"WORLD_SIZE: {processes} is not allowed: {said}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _params(task: str, iteration: int | None) -> Params:
+    try:
+        params = load_params()
+    except ParamsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    known = params.policies if task == "evaluate" else params.iterations
+    if iteration is not None and str(iteration) not in known:
+        print(f"--iteration: {iteration} is not allowed: params.yaml has {', '.join(known)}", file=sys.stderr)
+        sys.exit(2)
+    return params
+
+
+def _seed(seed: int) -> None:
+    """The global generators, for libraries that draw from them; our own draws carry their seed."""
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+def _closing_line(stage: Stage) -> str:
+    report = stage.clock.report()
+    parts = ", ".join(f"{name} {report[name]:.1f}" for name in ("launch", "tracking", "gates"))
+    return f"{stage.name}: {report['seconds']:.1f} s, of these {report['orchestration']:.1f} s orchestration ({parts})"

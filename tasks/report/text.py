@@ -1,0 +1,85 @@
+"""The words of a campaign: the printed table, and a Markdown report of each iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from agentprm_core.improve.monitor import described
+from tasks.frame.clock import ORCHESTRATION
+
+
+def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | None]) -> str:
+    """What the stage prints: every row with its interval and paired test, then where the stages' time went."""
+    head = ("iteration", "split", "decoding", "games", "success", "95 % interval", "v. before", "p", "actions")
+    head += ("inadmissible", "seconds")
+    table = [[str(cell) for cell in _cells(row)] for row in rows]
+    stages = ("stage", "seconds", "orchestration", *ORCHESTRATION)
+    times = [
+        [name, *(f"{timing[column]:.1f}" for column in stages[1:])]
+        for name, timing in timings.items()
+        if timing is not None
+    ]
+    return f"{aligned(head, table)}\n\n{aligned(stages, times)}"
+
+
+def iteration_report(iteration: int, rows: Sequence[Mapping], figures: Mapping[str, Mapping]) -> str:
+    """Markdown: success of the iteration's policy, and the figures of each stage that made it."""
+    own = [row for row in rows if row["iteration"] == iteration]
+    head = ("split", "decoding", "games", "success", "95 % interval", "v. iteration before", "p", "actions")
+    head += ("inadmissible", "seconds")
+    lines = [f"# Iteration {iteration}", "", *_markdown(head, ([*_cells(row)][1:] for row in own)), ""]
+    lines += [line for stage, values in figures.items() for line in _flagged(stage, values.get("monitor"))]
+    kinds = [row for row in own if row["decoding"] == "greedy"] or own[:1]
+    for row in kinds:
+        lines += [f"## By kind: {row['split']}, {row['decoding']}", ""]
+        by_type = [(kind, of["games"], f"{of['success']:.1%}") for kind, of in row["by_kind"].items()]
+        lines += [*_markdown(("kind", "games", "success"), by_type), ""]
+    for stage, values in figures.items():
+        lines += [f"## {stage}", "", *_markdown(("figure", "value"), _flat(values)), ""]
+    return "\n".join(lines)
+
+
+def _cells(row: Mapping) -> Iterable[object]:
+    paired = row["paired"]
+    yield row["iteration"]
+    yield row["split"]
+    yield row["decoding"] + ("" if row["constrained"] else ", free")
+    yield row["games"]
+    yield f"{row['success']:.1%}"
+    yield f"{row['ci_low']:.1%} – {row['ci_high']:.1%}"
+    yield f"{100 * paired['difference']:+.1f} ({paired['gained']} won, {paired['lost']} lost)" if paired else ""
+    yield f"{paired['p_value']:.3g}" if paired else ""
+    yield f"{row['mean_actions']:.1f}"
+    yield f"{row['inadmissible']:.1%}"
+    yield "" if row["seconds"] is None else f"{row['seconds']:.0f}"
+
+
+def _flagged(stage: str, found: Mapping | None) -> list[str]:
+    """A paragraph where the reward-hacking monitor raised its flag."""
+    if found is None or not found["flag"]:
+        return []
+    return [f"**Reward hacking suspected** in {stage}: {described(found)} (docs/methods.md, Watching an update).", ""]
+
+
+def _flat(values: Mapping, prefix: str = "") -> list[tuple[str, str]]:
+    """(name, value) of the numbers; lists are curves and bins, and stand in the plots."""
+    found = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, float):
+            found.append((prefix + name, f"{value:.4g}"))
+        elif not isinstance(value, list):
+            found.append((prefix + name, str(value)))
+    return found
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(str(cell) for cell in line)} |" for line in lines]
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines of columns as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in [head, *rows])
