@@ -185,6 +185,23 @@ def _measure(rows: list[dict]) -> dict:
     }
 
 
+def by_split(outcomes: pa.Table) -> dict:
+    """{split: {decoding: figures}}."""
+    figures: dict[str, dict] = {}
+    for row in summary(outcomes):
+        measured = {name: row[name] for name in row if name not in ("iteration", "method", "split", "decoding")}
+        figures.setdefault(row["split"], {})[row["decoding"]] = measured
+    return figures
+
+
+def headline(figures: dict) -> dict:
+    """What lies side by side of :func:`by_split`: success with its interval, and the mean number of actions."""
+    told = ("success", "ci_low", "ci_high", "mean_actions")
+    return {
+        split: {way: {name: row[name] for name in told} for way, row in ways.items()} for split, ways in figures.items()
+    }
+
+
 def wins(outcomes: pa.Table, **where: object) -> dict[str, bool]:
     """{game: won} of the outcomes whose columns equal ``where``. Raises ValueError if a game stands there twice."""
     rows = [row for row in outcomes.to_pylist() if all(row[name] == value for name, value in where.items())]

@@ -124,6 +124,16 @@ LABELS = pa.schema(
 )
 """One row a turn of EPISODES, same order. ``split`` is ``train`` or ``validation``, decided by game."""
 
+ADVANTAGES = pa.schema(
+    [
+        ("game_id", pa.string()),
+        ("episode", pa.int32()),
+        ("turn", pa.int32()),
+        ("advantage", pa.float64()),
+    ]
+)
+"""One row a turn of EPISODES, same order: how much better than expected the turn was."""
+
 PAIRS = pa.schema(
     [
         ("game_id", pa.string()),

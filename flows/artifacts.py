@@ -101,7 +101,7 @@ def publish_report(number: int, stages: Sequence[GraphStage]) -> None:
     evaluated = [layout.outcomes(i) for i in (number - 1, number) if layout.outcomes(i).exists()]
     if layout.outcomes(number) not in evaluated:
         return
-    from tasks.compare import compared  # brings torch, and only here
+    from agentprm_core.comparing import compared
 
     timings = [read_timing(stage.name) for stage in stages]
     seconds = None if None in timings else sum(timing["seconds"] for timing in timings)

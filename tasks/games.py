@@ -1,7 +1,7 @@
 """Stage ``games``: the games to train on and to be measured on, one table a split.
 
-``generated`` draws them from the world's generator; ``published`` reads the world's published data, whose splits the
-world's spec maps to ours.
+They come from the world's generator, or from its published data (``games.published``), whose splits the world's spec
+maps to ours.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import random
 from pathlib import Path
 
 from agentprm_core.datasets import games_to_table, write_table
+from agentprm_core.suites import games_suite
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
 from tasks.frame import layout
 from tasks.frame.stage import Stage, StageError, run_stage
-from tasks.frame.suites import games_suite
 
 
 def work(stage: Stage) -> None:
     """Make or read the games of every split."""
     section, spec = stage.params.games, world_spec(stage.params.env.world)
     wanted = {split: getattr(section, split) for split in layout.SPLITS}
-    games = {split: _games(stage, split, count) for split, count in wanted.items()}
+    games = {split: _games(stage, spec, split, count) for split, count in wanted.items()}
     tables = {split: games_to_table(found) for split, found in games.items()}
     stage.gate(games_suite(tables, wanted, spec))
     for split, table in tables.items():
@@ -30,19 +30,19 @@ def work(stage: Stage) -> None:
     stage.wrote(*map(layout.games, layout.SPLITS))
 
 
-def _games(stage: Stage, split: str, count: int) -> list[Game]:
-    section, spec = stage.params.games, world_spec(stage.params.env.world)
+def _games(stage: Stage, spec: WorldSpec, split: str, count: int) -> list[Game]:
+    root = stage.params.games.published
     if count == 0:
         return []
-    if section.source == "generated":
+    if root is None:
         return spec.generate(count, stage.seed, split)
-    return _published(spec, Path(section.published_root), split, count, stage.seed)
+    return _published(spec, Path(root), split, count, stage.seed)
 
 
 def _published(spec: WorldSpec, root: Path, split: str, count: int, seed: int) -> list[Game]:
     """``count`` published games of a split, drawn by the seed. Raises StageError where there are fewer, or none."""
     if spec.load is None or split not in spec.published_splits:
-        raise StageError(f"params.yaml: games.source: {spec.name} has no published games of {split}: set generated")
+        raise StageError(f"params.yaml: games.published: {spec.name} has no published games of {split}: set null")
     theirs = spec.published_splits[split]
     found = spec.load(root, theirs, None)
     if len(found) < count:

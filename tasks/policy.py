@@ -1,43 +1,48 @@
-"""Stage ``policy``: π_i from π_{i−1}, what it visited, and the PRM that tells its better actions from its worse.
-
-``policy.method`` says how: :mod:`tasks.updates`. ``online_dpo`` refuses a PRM that has not shown what params.yaml
-requires (:mod:`tasks.trust`), as the search before ``expert_iteration`` does; the pairs it begins with are written and
-pass a gate, later ones are drawn from the policy as it changes.
-"""
+"""Stage ``policy``: the method makes π_i of π_{i−1} and of what it collected (:mod:`agentprm_core.methods`)."""
 
 from __future__ import annotations
 
-from agentprm_core.datasets import atomic_write, write_table
-from agentprm_core.policy.models import load_checkpoint, save_checkpoint
+from agentprm_core.datasets import atomic_write
+from agentprm_core.improve.monitor import described
+from agentprm_core.methods import method_module
+from agentprm_core.policy.models import save_checkpoint
 from tasks.frame import layout
-from tasks.frame.compute import use
+from tasks.frame.given import given
 from tasks.frame.lineage import parents
 from tasks.frame.stage import Stage, run_stage, write_json
-from tasks.trust import trusted
-from tasks.updates import UPDATES
-from tasks.watching import tell
+
+ALARM = "reward_hacking"
+"""A tag of the stage's MLflow run: ``none``, or the signals that fired with their steps."""
 
 
 def work(stage: Stage) -> None:
     """Improve the policy."""
-    use(stage.params.compute)
-    i, method = stage.iteration, stage.params.policy.method
-    stage.read(layout.prm(i), layout.policy(stage.prev))
-    policy = load_checkpoint(layout.policy(stage.prev), device=stage.params.compute.device)
-    shown = trusted(stage, policy) if method == "online_dpo" else {}
-    model, figures, pairs = UPDATES[method](stage, policy)
-    curve = figures.pop("curve")
+    config, i, data = stage.params.method, stage.iteration, given(stage)
+    stage.read(layout.collected(i), layout.policy(stage.prev))
+    updated = method_module(config.name).update(config, data)
+    curve = updated.figures.pop("curve")
+    tokenizer, instruction = data.trainee.tokenizer, data.trainee.renderer.instruction
     with atomic_write(layout.policy(i)) as folder:
-        digest = save_checkpoint(model, policy.tokenizer, folder, instruction=policy.renderer.instruction)
-    write_table(pairs, layout.pairs(i))
+        digest = save_checkpoint(updated.model, tokenizer, folder, instruction=instruction)
     write_json(curve, layout.PLOTS / f"policy-{i}.json")
-    stage.report_training({**figures, **shown, "last": curve[-1]}, curve)
-    if "monitor" in figures:
-        tell(stage, figures["monitor"])
+    monitor = {"monitor": updated.alarm} if updated.alarm else {}
+    stage.report_training({**updated.figures, **monitor, "last": curve[-1]}, curve)
+    if updated.alarm:
+        _tell(stage, updated.alarm)
     with stage.tracking():
         stage.tracker.register_policy(layout.policy(i), digest, i, parents(stage.params, i))
-    stage.wrote(layout.policy(i), layout.pairs(i))
+    stage.wrote(layout.policy(i))
+
+
+def _tell(stage: Stage, alarm: dict) -> None:
+    """What a monitor found, where people look: a line of the stage, a tag and curves in MLflow."""
+    said = described(alarm)
+    if alarm["flag"]:
+        print(f"{stage.name}: reward hacking suspected: {said}", flush=True)
+    with stage.tracking():
+        stage.tracker.tag(ALARM, said)
+        stage.tracker.log_curve("monitor", alarm["looks"])
 
 
 if __name__ == "__main__":
-    run_stage("policy", work, iterated=True, gated=True)
+    run_stage("policy", work, iterated=True)

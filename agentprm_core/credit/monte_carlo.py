@@ -28,6 +28,9 @@ that the last, deciding turn is discounted most; for comparisons only."""
 
 _ROWS = 1 << 17
 
+Shaped = Callable[[Turns, np.ndarray, np.ndarray], np.ndarray]
+"""(turns, Q̂ of each, side of each) → other labels of them."""
+
 
 @dataclass(frozen=True)
 class Visits:
@@ -105,7 +108,7 @@ def label_monte_carlo(
     validation_share: float,
     seed: int,
     outcome: str = "signed",
-    shaped: Callable[[Turns, np.ndarray, np.ndarray], np.ndarray] | None = None,
+    shaped: Shaped | None = None,
 ) -> dict[str, float]:
     """Label a dataset of episodes: one row a turn in schema LABELS, sorted by game, episode, turn.
 

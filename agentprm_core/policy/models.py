@@ -194,6 +194,12 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(vocabulary.encode()).hexdigest()[:16]
 
 
+def playing_dtype(device: str, precision: str) -> torch.dtype:
+    """Of weights that only play or score. On a CPU float32 in any case: products in bfloat16 are slower there."""
+    on_gpu = torch.device(device).type == "cuda"
+    return torch.bfloat16 if on_gpu and precision == "bfloat16" else torch.float32
+
+
 def _may_be_an_id(source: str | Path) -> bool:
     """Whether ``source`` can name a model of the Hugging Face hub: ``name`` or ``owner/name``."""
     return isinstance(source, str) and source.count("/") <= 1 and not source.startswith((".", "/"))

@@ -12,8 +12,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from transformers import PreTrainedModel
 
+from agentprm_core.policy.prompt import Renderer
+from agentprm_core.prm.rows import Labelled
+from agentprm_core.prm.score import score_actions
+
+MARGIN = 0.2
+"""Pairs of actions whose measured returns differ by no more do not decide whether a PRM ranks: the standard error of
+the difference of two means of six plays is about this much."""
 _RESAMPLES = 2000
+
+
+def ranked(
+    prm: PreTrainedModel, renderer: Renderer, held_out: Sequence[Labelled], *, batch_tokens: int, seed: int
+) -> dict:
+    """A PRM's order of the actions tried at held-out states, against that of their measured returns.
+
+    ``ranking`` leaves out pairs whose returns differ by :data:`MARGIN` or less; whoever follows a PRM asks this one.
+    ``ranking_of_all`` has every pair. ``choosing``: what the PRM's favourite returned beyond the mean action, and what
+    the one that other plays find best did."""
+    branched = [item for item in held_out if item.tried]
+    actions = [[(tried.turn, tried.action) for tried in item.tried] for item in branched]
+    scores = score_actions(prm, renderer, [item.episode for item in branched], actions, batch_tokens)
+    state = [f"{item.episode.game_id}/{item.episode.index}/{tried.turn}" for item in branched for tried in item.tried]
+    returns = np.array([tried.returns for item in branched for tried in item.tried])
+    measured = (state, returns, np.concatenate(scores) if scores else np.empty(0))
+    margins = {"ranking": MARGIN, "ranking_of_all": 0.0}
+    figures = {name: ranking_accuracy(*measured, seed=seed, margin=margin) for name, margin in margins.items()}
+    return figures | {"choosing": choice_gain(*measured, seed=seed)}
 
 
 def ranking_accuracy(

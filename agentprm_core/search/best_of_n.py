@@ -82,8 +82,8 @@ def best_trajectories(episodes: Iterable[Episode], last_scores: Sequence[float])
 
 
 def judged(decisions: Sequence[Decision], scores: Sequence[float], prior: float) -> list[float]:
-    """score + ``prior`` · log π̂(a|s) of each candidate of one state; π̂ is the share of the samples that are its action,
-    whatever their reasons."""
+    """score + ``prior`` · log π̂(a|s) of each candidate of one state; π̂ is the share of the samples that are its
+    action, whatever their reasons."""
     if not prior:
         return list(scores)
     counts: Counter[str] = Counter()

@@ -6,8 +6,8 @@ model-predictive reasoning):
 
     value(a) = γ^d Q_φ(s_d, a_d),   and γ^(k−1) where the model says that step k won
 
-With d = 0 it is Best-of-N, and as there ``prior`` · log π̂(a|s) is added to choose by. In imagination the policy decodes
-freely: nobody says what is admissible there. No step of the world is spent on a candidate that is not played.
+With d = 0 it is Best-of-N, and as there ``prior`` · log π̂(a|s) is added to choose by. In imagination the policy
+decodes freely: nobody says what is admissible there. No step of the world is spent on a candidate that is not played.
 """
 
 from __future__ import annotations

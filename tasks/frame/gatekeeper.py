@@ -12,7 +12,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tasks.frame.gates import Check, GateError, Result
+from agentprm_core.expectations import Check
+from tasks.frame.gates import GateError, Result
 
 
 class Gatekeeper:

@@ -1,9 +1,8 @@
 """The gate that data must pass before a stage's outs appear, kept by Great Expectations.
 
-A gate is a list of :class:`Check`: a frame and what is expected of it (:mod:`tasks.frame.suites`). Results lie in
-``.scratch/gates/STAGE.json``, Data Docs (HTML) in ``.scratch/gates/STAGE/``: both carry the clock, so neither is a DVC
-out. A gate that fails raises, and the stage writes nothing.
-"""
+A gate is a list of :class:`Check`: a frame and what is expected of it (:mod:`agentprm_core.expectations`). Results lie
+in ``.scratch/gates/STAGE.json``, Data Docs (HTML) in ``.scratch/gates/STAGE/``: both carry the clock, so neither is a
+DVC out. A gate that fails raises, and the stage writes nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from agentprm_core.datasets import atomic_write
+from agentprm_core.expectations import Check
 
 GATES = Path(".scratch/gates")
 _ROWS_NAMED = 5
@@ -25,27 +23,6 @@ _ROWS_NAMED = 5
 
 class GateError(ValueError):
     """Data that did not pass. Names each expectation that failed and the first rows that broke it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """One of Great Expectations' expectations by its class name, and its arguments."""
-
-    type: str
-    arguments: dict
-    why: str
-    """What it means in the words of the data, for the error and the table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A frame and all that is expected of it."""
-
-    name: str
-    frame: pa.Table
-    index: tuple[str, ...]
-    """The columns that name a row."""
-    expectations: tuple[Expectation, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,21 +38,13 @@ def branches(iteration: int) -> Path:
 
 
 def labels(iteration: int) -> Path:
+    """What the critic learns from, in its own columns."""
     return DATA / "labels" / str(iteration) / "labels.parquet"
 
 
-def inverse(iteration: int) -> Path:
-    """What InversePRM learns from, in the labels' place."""
-    return labels(iteration).with_name("inverse.parquet")
-
-
-def searched(iteration: int) -> Path:
-    """The episodes that π_{iteration−1} played with a search under this iteration's PRM."""
-    return DATA / "searches" / str(iteration) / "episodes.parquet"
-
-
-def pairs(iteration: int) -> Path:
-    return DATA / "pairs" / str(iteration) / "pairs.parquet"
+def collected(iteration: int) -> Path:
+    """What the method's update learns from."""
+    return DATA / "collected" / str(iteration) / "collected.parquet"
 
 
 def outcomes(iteration: int) -> Path:

@@ -1,11 +1,12 @@
 """Profiles: named overrides of params.yaml, in ``profiles/NAME.yaml``.
 
-    dvc exp run $(python -m tasks.frame.profile smoke)     # as an experiment, by DVC's own means
-    python -m tasks.frame.profile smoke --write            # into params.yaml, its comments kept
-    python -m tasks.frame.profile alfworld games.published_root=DIR    # with overrides of one's own
+    dvc exp run $(python -m tasks.frame.profile smoke)           # as an experiment, by DVC's own means
+    python -m tasks.frame.profile smoke --write                  # into params.yaml, its comments kept
+    python -m tasks.frame.profile promise_progress online_dpo rollout.games=100    # several, and overrides of one's own
 
-The first form prints ``-S key=value`` for each override. Nothing that params.yaml may not hold is written or printed.
-"""
+The first form prints a ``-S`` for each difference. Nothing that params.yaml may not hold is written or printed. A
+profile changes single keys; but ``critic``, ``method`` and ``model`` have other keys under another name, so a profile
+that names another one has all of its keys."""
 
 from __future__ import annotations
 
@@ -21,59 +22,89 @@ from agentprm_core.datasets import atomic_write
 from tasks.frame.params import PARAMS, ParamsError, validate
 
 PROFILES = Path("profiles")
+_NAMED = {"critic": "name", "method": "name", "model": "source"}
+"""Sections whose keys depend on one of them."""
 
 
-def load_profile(name: str, folder: Path = PROFILES, more: Sequence[str] = ()) -> dict:
-    """The overrides of a profile, and ``more`` over them (``rollout.games=100``).
-
-    Raises:
-        ParamsError: no such profile (names those there are), or more of another form.
-    """
+def load_profile(name: str, folder: Path = PROFILES) -> dict:
+    """The overrides of a profile. Raises ParamsError where there is no such profile; names those there are."""
     path = folder / f"{name}.yaml"
     if not path.exists():
         there_are = ", ".join(sorted(found.stem for found in folder.glob("*.yaml"))) or "none"
         raise ParamsError(f"{path}: no such profile; there are: {there_are}")
-    profile = yaml.safe_load(path.read_text())
-    for one in more:
-        key, equals, value = one.partition("=")
-        if not equals:
-            raise ParamsError(f"{one}: not an override like rollout.games=100")
-        nested = yaml.safe_load(value)
-        for part in reversed(key.split(".")):
+    return yaml.safe_load(path.read_text())
+
+
+def asked_for(words: Sequence[str], folder: Path = PROFILES) -> list[dict]:
+    """Overrides of each word: a profile's name, or one key (``rollout.games=100``)."""
+    found = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        nested = yaml.safe_load(value) if equals else load_profile(word, folder)
+        for part in reversed(key.split(".")) if equals else ():
             nested = {part: nested}
-        overridden(profile, nested)
-    return profile
+        found.append(nested)
+    return found
 
 
 def overridden(params: dict, overrides: Mapping) -> dict:
     """``params`` changed in place, key by key; a mapping goes deeper, anything else replaces."""
     for key, value in overrides.items():
-        if isinstance(value, Mapping) and isinstance(params.get(key), Mapping):
-            overridden(params[key], value)
+        there = params.get(key)
+        deeper = isinstance(value, Mapping) and isinstance(there, Mapping)
+        if deeper and not _is_another(key, there, value):
+            overridden(there, value)
         else:
             params[key] = value
     return params
 
 
-def arguments(overrides: Mapping, prefix: str = "") -> Iterator[str]:
-    """``key=value`` of each override, in Hydra's grammar, which ``dvc exp run -S`` reads."""
-    for key, value in overrides.items():
-        if isinstance(value, Mapping):
-            yield from arguments(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}={_hydra(value)}"
+def _is_another(section: str, there: Mapping, value: Mapping) -> bool:
+    """Whether ``value`` is the block of another critic, method or kind of model."""
+    name = _NAMED.get(section)
+    if name is None or name not in value or name not in there:
+        return False
+    if section == "model":
+        return (value[name] == "scratch") != (there[name] == "scratch")
+    return value[name] != there[name]
 
 
-def apply_profile(name: str, root: Path = Path(), more: Sequence[str] = ()) -> None:
-    """Write the profile and ``more`` into ``root``'s params.yaml. Raises ParamsError where the result is not valid."""
+def differences(before: Mapping, after: Mapping, prefix: str = "") -> Iterator[str]:
+    """What ``dvc exp run -S`` is to be told to make ``after`` of ``before``, in Hydra's grammar."""
+    for key in [*before, *(key for key in after if key not in before)]:
+        name = f"{prefix}{key}"
+        if key not in after:
+            yield f"~{name}"
+        elif key not in before:
+            yield f"++{name}={_hydra(after[key])}"
+        elif isinstance(before[key], Mapping) and isinstance(after[key], Mapping):
+            yield from differences(before[key], after[key], f"{name}.")
+        elif before[key] != after[key] or type(before[key]) is not type(after[key]):
+            yield f"{name}={_hydra(after[key])}"
+
+
+def apply(words: Sequence[str], root: Path = Path()) -> None:
+    """Write profiles and overrides into ``root``'s params.yaml. Raises ParamsError where the result is not valid."""
     path = root / PARAMS
     keeper = YAML()
     keeper.preserve_quotes = True
     keeper.width = 200
-    params = overridden(keeper.load(path), load_profile(name, root / PROFILES, more))
-    validate(_plain(params), f"{PROFILES / name}.yaml over {PARAMS}")
+    params = keeper.load(path)
+    for overrides in asked_for(words, root / PROFILES):
+        overridden(params, overrides)
+    validate(_plain(params), f"{' '.join(words)} over {PARAMS}")
     with atomic_write(path) as aside:
         keeper.dump(params, aside)
+
+
+def arguments(words: Sequence[str]) -> list[str]:
+    """What ``dvc exp run -S`` is to be told. Raises ParamsError where the result would not be valid."""
+    before = yaml.safe_load(PARAMS.read_text())
+    after = yaml.safe_load(PARAMS.read_text())
+    for overrides in asked_for(words):
+        overridden(after, overrides)
+    validate(after, " ".join(words))
+    return list(differences(before, after))
 
 
 def _plain(value):
@@ -88,6 +119,8 @@ def _hydra(value) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
         return f"[{','.join(map(_hydra, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_hydra(inner)}" for key, inner in value.items()) + "}"
     if set(str(value)) & set(" \t'\"$`\\*?;&|<>(){}"):
         raise ParamsError(f"{value!r}: a profile's text is printed for the shell and must not need quotes")
     return str(value)
@@ -95,17 +128,14 @@ def _hydra(value) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.frame.profile", description=__doc__.split("\n")[0])
-    parser.add_argument("name", help="of profiles/NAME.yaml")
-    parser.add_argument("more", nargs="*", metavar="KEY=VALUE", help="further overrides: rollout.games=100")
+    parser.add_argument("words", nargs="+", metavar="NAME or KEY=VALUE", help="of profiles/NAME.yaml, or one key")
     parser.add_argument("--write", action="store_true", help="change params.yaml instead of printing")
     asked = parser.parse_args()
     try:
         if asked.write:
-            apply_profile(asked.name, more=asked.more)
+            apply(asked.words)
         else:
-            overrides = load_profile(asked.name, more=asked.more)
-            validate(overridden(yaml.safe_load(PARAMS.read_text()), overrides), f"{PROFILES / asked.name}.yaml")
-            print(" ".join(f"-S {argument}" for argument in arguments(overrides)))
+            print(" ".join(f"-S {argument}" for argument in arguments(asked.words)))
     except ParamsError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

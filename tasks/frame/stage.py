@@ -19,10 +19,11 @@ from pathlib import Path
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
+from agentprm_core.expectations import Check
 from tasks.frame import layout
 from tasks.frame.clock import Clock, write_timing
 from tasks.frame.gatekeeper import Gatekeeper
-from tasks.frame.gates import Check, GateError
+from tasks.frame.gates import GateError
 from tasks.frame.params import Params, ParamsError, load_params
 from tasks.frame.tracking import Tracker
 
@@ -131,7 +132,7 @@ def run_stage(
     gatekeeper = Gatekeeper() if gated else None
     with clock.lap("tracking"):
         name = task if iteration is None else f"{task}@{iteration}"
-        tracker = Tracker(name, iteration, params.model_dump(mode="json"))
+        tracker = Tracker(name, iteration, params.as_dict())
     stage = Stage(task, iteration, params, clock, tracker, gatekeeper)
     try:
         work(stage)

@@ -1,7 +1,7 @@
-"""What is expected of games, rollouts, labels and pairs: the frames a gate looks at, and the expectations of each.
+"""What is expected of games, rollouts, labels and of what methods collect: frames, and the expectations of each.
 
 A suite turns a dataset into narrow frames (keys and derived numbers, no text) and says what must hold, so that a gate
-costs little beside the data it guards. :mod:`tasks.frame.gates` runs them.
+costs little beside the data it guards.
 """
 
 from __future__ import annotations
@@ -13,13 +13,26 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from agentprm_core.expectations import (
+    Check,
+    Expectation,
+    between,
+    mean_between,
+    one_of,
+    unique,
+    unique_together,
+)
 from agentprm_core.worlds.base import Between, OneOf, WorldSpec
-from tasks.frame.gates import Check, Expectation
 
 TURN = ("game_id", "episode", "turn")
+MIN_VALID = 0.5
+"""Floor under the share of admissible actions in rollouts."""
+MIN_STD = 0.001
+"""Floor under the standard deviation of labels."""
 _MIXED = "some episodes are won and some are lost (raise rollout.temperature or rollout.games)"
-_WON = "some episodes are won (raise search.beam.samples, search.beam.width or search.games)"
-_TIES = "not all are ties (lower policy.margin, or raise policy.samples or policy.temperature)"
+_WON = "some episodes are won (raise method.games, or a wider method.search)"
+_ALIKE = "some episodes of one game end otherwise than others (raise rollout.episodes_per_game or rollout.games)"
+_TIES = "not all are ties (lower method.margin, or raise method.samples or method.temperature)"
 
 
 def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec: WorldSpec) -> list[Check]:
@@ -43,10 +56,10 @@ def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec:
             frame.to_arrow(),
             ("game_id",),
             (
-                _unique("game_id", "every game has an id of its own"),
-                _unique("payload", "no game twice, in one split or in two"),
-                _in_set("kind", spec.kinds, f"the kinds of {spec.name}"),
-                _between("words", 3, None, "a goal of words"),
+                unique("game_id", "every game has an id of its own"),
+                unique("payload", "no game twice, in one split or in two"),
+                one_of("kind", spec.kinds, f"the kinds of {spec.name}"),
+                between("words", 3, None, "a goal of words"),
                 *(_attribute(name, expected) for name, expected in spec.attributes.items()),
             ),
         ),
@@ -54,20 +67,18 @@ def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec:
             "games by split",
             pa.table({"split": list(wanted), "missing": [wanted[part] - by_part[part] for part in wanted]}),
             ("split",),
-            (_in_set("missing", [0], "as many games as params.yaml asks for"),),
+            (one_of("missing", [0], "as many games as params.yaml asks for"),),
         ),
     ]
 
 
 def _attribute(name: str, expected: Between | OneOf) -> Expectation:
     if isinstance(expected, Between):
-        return _between(name, expected.low, expected.high, expected.why)
-    return _in_set(name, expected.values, expected.why)
+        return between(name, expected.low, expected.high, expected.why)
+    return one_of(name, expected.values, expected.why)
 
 
-def rollouts_suite(
-    rollouts: pa.Table, *, policy: str, episodes_per_game: int, min_valid: float, searched: bool = False
-) -> list[Check]:
+def rollouts_suite(rollouts: pa.Table, *, policy: str, episodes_per_game: int, searched: bool = False) -> list[Check]:
     """Rollouts of the checkpoint with digest ``policy``, ``episodes_per_game`` a game, or what it ``searched``: of that
     the won episodes alone are of use."""
     name = "search" if searched else "rollout"
@@ -77,27 +88,33 @@ def rollouts_suite(
     )
     games = episodes.group_by("game_id", maintain_order=True).agg(episodes=pl.len())
     return [
-        Check(f"{name} turns", _narrow(turns, policy), TURN, _turn_expectations(policy, min_valid)),
+        Check(f"{name} turns", _narrow(turns, policy), TURN, _turn_expectations(policy)),
         Check(
             f"{name} episodes",
             episodes.to_arrow(),
             ("game_id", "episode"),
             (
-                _in_set("dones", [1], "an episode ends once"),
-                _in_set("ended", [True], "an episode ends at its last turn"),
-                _mean("won", 0, None if searched else 1, _WON if searched else _MIXED, strict=True),
+                one_of("dones", [1], "an episode ends once"),
+                one_of("ended", [True], "an episode ends at its last turn"),
+                mean_between("won", 0, None if searched else 1, _WON if searched else _MIXED, strict=True),
             ),
         ),
         Check(
             f"{name} games",
             games.to_arrow(),
             ("game_id",),
-            (_in_set("episodes", [episodes_per_game], "as many episodes of every game as params.yaml asks for"),),
+            (one_of("episodes", [episodes_per_game], "as many episodes of every game as params.yaml asks for"),),
         ),
     ]
 
 
-def labels_suite(labels: pa.Table, turns: int, min_std: float) -> list[Check]:
+def chosen_suite(episodes: pa.Table, policy: str) -> list[Check]:
+    """Episodes chosen among the rollouts of the checkpoint with digest ``policy``, to be imitated."""
+    turns = _turns(episodes)
+    return [Check("chosen turns", _narrow(turns, policy), TURN, _turn_expectations(policy))]
+
+
+def labels_suite(labels: pa.Table, turns: int) -> list[Check]:
     """Labels of ``turns`` turns: q in [0,1] and not all alike, one row a turn, split by game."""
     frame = pl.from_arrow(labels)
     sides = frame.group_by("game_id", maintain_order=True).agg(splits=pl.col("split").n_unique())
@@ -109,16 +126,16 @@ def labels_suite(labels: pa.Table, turns: int, min_std: float) -> list[Check]:
             labels,
             TURN,
             (
-                _compound(TURN, "one label a turn"),
-                _between("q", 0, 1, "q is in [0, 1]"),
-                _between("visits", 1, None, "every (s,a) was visited"),
-                _between("variance", 0, 0.25 + 1e-6, "the variance of numbers in [0, 1]"),
-                _in_set("split", ["train", "validation"], "a side of the split"),
+                unique_together(TURN, "one label a turn"),
+                between("q", 0, 1, "q is in [0, 1]"),
+                between("visits", 1, None, "every (s,a) was visited"),
+                between("variance", 0, 0.25 + 1e-6, "the variance of numbers in [0, 1]"),
+                one_of("split", ["train", "validation"], "a side of the split"),
             ),
         ),
-        Check("label games", sides.to_arrow(), ("game_id",), (_in_set("splits", [1], "a game is on one side"),)),
-        Check("label rows", keys, ("rows",), (_in_set("rows", [0], "as many labels as there are turns"),)),
-        Check("label spread", spread, ("std",), (_mean("std", min_std, None, "q is not the same everywhere"),)),
+        Check("label games", sides.to_arrow(), ("game_id",), (one_of("splits", [1], "a game is on one side"),)),
+        Check("label rows", keys, ("rows",), (one_of("rows", [0], "as many labels as there are turns"),)),
+        Check("label spread", spread, ("std",), (mean_between("std", MIN_STD, None, "q is not the same everywhere"),)),
     ]
 
 
@@ -136,19 +153,36 @@ def inverse_suite(rows: pa.Table) -> list[Check]:
             frame.to_arrow(),
             ("dataset", *TURN),
             (
-                _compound(("dataset", *TURN), "one row a turn"),
-                _in_set("open", [False], "a next action at every turn but an episode's last"),
-                _between("weight", 0, None, "every turn counts", strict=True),
-                _in_set("split", ["train", "validation"], "a side of the split"),
+                unique_together(("dataset", *TURN), "one row a turn"),
+                one_of("open", [False], "a next action at every turn but an episode's last"),
+                between("weight", 0, None, "every turn counts", strict=True),
+                one_of("split", ["train", "validation"], "a side of the split"),
             ),
         ),
-        Check("inverse games", sides.to_arrow(), ("game_id",), (_in_set("splits", [1], "a game is on one side"),)),
+        Check("inverse games", sides.to_arrow(), ("game_id",), (one_of("splits", [1], "a game is on one side"),)),
         Check(
             "inverse sides",
             weights.sort("split").to_arrow(),
             ("split",),
-            (_between("experts", 0, 1, "experts and learners on each side", strict=True),),
+            (between("experts", 0, 1, "experts and learners on each side", strict=True),),
         ),
+    ]
+
+
+def advantages_suite(advantages: pa.Table) -> list[Check]:
+    """One advantage a turn, finite, and not 0 everywhere."""
+    some = pa.table({"told": [float(np.mean(advantages["advantage"].to_numpy() != 0))]})
+    return [
+        Check(
+            "advantages",
+            advantages,
+            TURN,
+            (
+                unique_together(TURN, "one advantage a turn"),
+                between("advantage", -1e6, 1e6, "an advantage is a finite number"),
+            ),
+        ),
+        Check("advantages told", some, ("told",), (mean_between("told", 0, None, _ALIKE, strict=True),)),
     ]
 
 
@@ -166,11 +200,11 @@ def pairs_suite(pairs: pa.Table, margin: float, most_ties: float, ties: float) -
             frame.to_arrow(),
             TURN,
             (
-                _in_set("same", [False], "two different actions"),
-                _between("gap", margin, None, "the chosen action scores higher by the margin", strict=True),
+                one_of("same", [False], "two different actions"),
+                between("gap", margin, None, "the chosen action scores higher by the margin", strict=True),
             ),
         ),
-        Check("pair ties", pa.table({"ties": [ties]}), ("ties",), (_mean("ties", 0, most_ties, _TIES),)),
+        Check("pair ties", pa.table({"ties": [ties]}), ("ties",), (mean_between("ties", 0, most_ties, _TIES),)),
     ]
 
 
@@ -191,34 +225,12 @@ def _narrow(turns: pl.DataFrame, policy: str) -> pa.Table:
     ).to_arrow()
 
 
-def _turn_expectations(policy: str, min_valid: float) -> tuple[Expectation, ...]:
+def _turn_expectations(policy: str) -> tuple[Expectation, ...]:
     return (
-        _compound(TURN, "one row a turn"),
-        _in_set("step", [1], "turns run 0, 1, 2 … without a gap"),
-        _in_set("early", [0.0], "no reward before the last turn"),
-        _between("reward", 0, 1, "the reward is in [0, 1]"),
-        _in_set("policy", [policy], "rollouts of the current policy"),
-        _mean("valid", min_valid, 1, "enough of the actions are admissible"),
+        unique_together(TURN, "one row a turn"),
+        one_of("step", [1], "turns run 0, 1, 2 … without a gap"),
+        one_of("early", [0.0], "no reward before the last turn"),
+        between("reward", 0, 1, "the reward is in [0, 1]"),
+        one_of("policy", [policy], "rollouts of the current policy"),
+        mean_between("valid", MIN_VALID, 1, "enough of the actions are admissible"),
     )
-
-
-def _unique(column: str, why: str) -> Expectation:
-    return Expectation("ExpectColumnValuesToBeUnique", {"column": column}, why)
-
-
-def _compound(columns: tuple[str, ...], why: str) -> Expectation:
-    return Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": list(columns)}, why)
-
-
-def _in_set(column: str, values, why: str) -> Expectation:
-    return Expectation("ExpectColumnValuesToBeInSet", {"column": column, "value_set": list(values)}, why)
-
-
-def _between(column: str, low: float | None, high: float | None, why: str, strict: bool = False) -> Expectation:
-    bounds = {"min_value": low, "max_value": high, "strict_min": strict}
-    return Expectation("ExpectColumnValuesToBeBetween", {"column": column, **bounds}, why)
-
-
-def _mean(column: str, low: float | None, high: float | None, why: str, strict: bool = False) -> Expectation:
-    bounds = {"min_value": low, "max_value": high, "strict_min": strict, "strict_max": strict}
-    return Expectation("ExpectColumnMeanToBeBetween", {"column": column, **bounds}, why)

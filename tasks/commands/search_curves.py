@@ -1,8 +1,8 @@
 """Success against compute: one policy in every search, under several PRMs, on the same games (paper B's figure).
 
-    python -m tasks.search_curves --policy data/checkpoints/policy/0 --games DIR --split valid_seen --out curves \
+    python -m tasks.commands.search_curves --policy data/checkpoints/policy/0 --games DIR --split valid_seen --out curves \
         --prm agentprm_b=DIR --prm agentprm_a=DIR --prm orm=DIR --prm pvm=DIR
-    python -m tasks.search_curves --policy DIR --games DIR --split valid_seen --out headroom --oracle 8  # before a PRM
+    python -m tasks.commands.search_curves --policy DIR --games DIR --split valid_seen --out headroom --oracle 8  # before a PRM
 
 The first PRM is held against the others. Greedy play and sampling are measured once; a search with N = 1 or 1 × 1 is
 sampling, so sampling is the first point of every curve. ``--oracle`` adds Best-of-N under the true Q, measured by
@@ -30,21 +30,23 @@ import pyarrow as pa
 
 from agentprm_core.datasets import write_table
 from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
-from agentprm_core.policy.models import Checkpoint
+from agentprm_core.kept import kept
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
+from agentprm_core.search.decoding_config import DecodingConfig
 from agentprm_core.search.efficiency import efficiency
-from agentprm_core.types import Episode, Game
-from tasks.evaluate import find_games, playing_arguments, way_from
-from tasks.frame.compute import load_player, quiet
-from tasks.frame.kept import kept
-from tasks.frame.stage import EXPECTED, write_json
-from tasks.playing import (
-    DecodingConfig,
+from agentprm_core.search.playing import (
+    Search,
     best_of_each_game,
-    outcomes_digest,
     play_games,
     play_headroom,
     play_trajectories,
+    search_digest,
 )
+from agentprm_core.types import Episode, Game
+from agentprm_core.worlds.published import find_games
+from tasks.commands.standalone import playing_arguments, search_from
+from tasks.frame.given import quiet
+from tasks.frame.stage import EXPECTED, write_json
 from tasks.report.text import aligned
 
 ALONE = "policy"
@@ -61,26 +63,26 @@ class Cell:
     """One way of playing under one PRM."""
 
     prm: str
-    way: DecodingConfig
+    search: Search
     plays: int = 0
     """Of the oracle: continuations of each candidate."""
 
 
 def plan(
     prms: Sequence[str],
-    way: DecodingConfig,
+    search: Search,
     best_of: Sequence[int],
     beams: Sequence[tuple[int, int]],
     plays: int | None,
 ) -> list[Cell]:
     """Every cell, the cheap ones first. ``plays``: of the oracle, None for none. Those that no prior decides have none,
     so that another prior keeps them."""
-    plain = replace(way, prior=0.0)
-    alone = [Cell(ALONE, replace(plain, method=method)) for method in ("greedy", "sample")]
-    sizes = [replace(way, method="best_of_n", n=n) for n in best_of]
-    sizes += [replace(plain, method="best_trajectory", n=n) for n in best_of]
-    sizes += [replace(way, method="beam", width=width, samples=samples) for width, samples in beams]
-    oracle = [Cell(ORACLE, size, plays) for size in sizes if size.method == "best_of_n" and plays]
+    plain = replace(search, prior=0.0)
+    alone = [Cell(ALONE, replace(plain, way=DecodingConfig(method))) for method in ("greedy", "sample")]
+    sizes = [replace(search, way=DecodingConfig("best_of_n", n=n)) for n in best_of]
+    sizes += [replace(plain, way=DecodingConfig("best_trajectory", n=n)) for n in best_of]
+    sizes += [replace(search, way=DecodingConfig("beam", width=n, samples=m)) for n, m in beams]
+    oracle = [Cell(ORACLE, size, plays) for size in sizes if size.way.method == "best_of_n" and plays]
     return alone + [Cell(prm, size) for size in sizes for prm in prms] + oracle
 
 
@@ -96,14 +98,14 @@ def measure(
     """Outcomes of all cells. One that ``folder`` has from before is read, not played; trajectories are played once
     for all PRMs, whose cells of a size come one after another."""
     tables = []
-    trajectories = lru_cache(maxsize=1)(lambda way: play_trajectories(policy, games, way, seed))
+    trajectories = lru_cache(maxsize=1)(lambda search: play_trajectories(policy, games, search, seed))
     for number, cell in enumerate(cells, 1):
         prm, began = prms.get(cell.prm), time.perf_counter()
-        digest = outcomes_digest(policy, prm, games, cell.way, seed, cell.plays)
-        path = folder / f"{cell.prm}-{cell.way.name}-{digest}.parquet"
+        digest = search_digest(policy, prm, games, cell.search, seed, cell.plays)
+        path = folder / f"{cell.prm}-{cell.search.name}-{digest}.parquet"
         old = path.exists()
         tables.append(kept(path, OUTCOMES, partial(_played, cell, policy, prm, games, split, seed, trajectories)))
-        name = f"[{number}/{len(cells)}] {cell.way.name} {cell.prm}"
+        name = f"[{number}/{len(cells)}] {cell.search.name} {cell.prm}"
         _say(name, tables[-1], None if old else time.perf_counter() - began)
     return pa.concat_tables(tables)
 
@@ -111,13 +113,13 @@ def measure(
 def table(outcomes: pa.Table, cells: Sequence[Cell]) -> list[dict]:
     """One row a cell: the figures of :func:`agentprm_core.evaluate.summary`, ``prm``, ``search`` (its method),
     ``tokens`` and the paired tests ``v_greedy`` and ``v_sample`` on the same games."""
-    search = {cell.way.name: cell.way.method for cell in cells}
+    method = {cell.search.name: cell.search.way.method for cell in cells}
     alone = {method: wins(outcomes, method=ALONE, decoding=method) for method in ("greedy", "sample")}
     rows = []
     for row in summary(outcomes):
         won = wins(outcomes, method=row["method"], decoding=row["decoding"])
         tests = {f"v_{method}": asdict(paired_test(before, won)) for method, before in alone.items()}
-        named = {"prm": row.pop("method"), "search": search[row["decoding"]]}
+        named = {"prm": row.pop("method"), "search": method[row["decoding"]]}
         rows.append(named | row | tests | {"tokens": row["policy_read"] + row["prm_read"]})
     return sorted(rows, key=lambda row: (row["search"], row["prm"], row["tokens"]))
 
@@ -183,17 +185,20 @@ def run(arguments: argparse.Namespace) -> None:
     from tasks.report.figures import search_curves
 
     quiet()
-    policy = load_player(arguments.policy, arguments)
-    prms = {name: load_player(path, arguments, "prm") for name, path in arguments.prm}
+    how = {"device": arguments.device, "dtype": playing_dtype(arguments.device, arguments.precision)}
+    policy = load_checkpoint(arguments.policy, **how)
+    prms = {name: load_checkpoint(path, kind="prm", **how) for name, path in arguments.prm}
     games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
-    way = way_from(arguments, policy.model.config.max_position_embeddings, method="sample", n=1, width=1, samples=1)
-    cells = plan(list(prms), way, arguments.best_of, arguments.beams, arguments.oracle)
+    search = search_from(arguments, policy.model.config.max_position_embeddings, DecodingConfig("sample"))
+    cells = plan(list(prms), search, arguments.best_of, arguments.beams, arguments.oracle)
     outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")
     rows = table(outcomes, cells)
     compared = efficiencies(rows, next(iter(prms))) if prms else []
     write_table(outcomes, arguments.out / "outcomes.parquet")
     digests = {"policy": policy.digest, "prms": {name: prm.digest for name, prm in prms.items()}}
-    write_json({"rows": rows, "efficiency": compared, "way": asdict(way), **digests}, arguments.out / "curves.json")
+    write_json(
+        {"rows": rows, "efficiency": compared, "search": asdict(search), **digests}, arguments.out / "curves.json"
+    )
     curves = {search: of for search in SEARCHES if (of := curves_of(rows, search))}
     search_curves(curves, rows, arguments.out / "curves.png")
     print(text(rows, compared), flush=True)
@@ -206,22 +211,22 @@ def _played(
     games: Sequence[Game],
     split: str,
     seed: int,
-    trajectories: Callable[[DecodingConfig], Sequence[Episode]],
+    trajectories: Callable[[Search], Sequence[Episode]],
 ) -> pa.Table:
     if cell.plays:
-        episodes = play_headroom(policy, games, cell.way, seed, cell.plays)
-    elif cell.way.method == "best_trajectory":
-        episodes = best_of_each_game(trajectories(cell.way), prm)
+        episodes = play_headroom(policy, games, cell.search, seed, cell.plays)
+    elif cell.search.way.method == "best_trajectory":
+        episodes = best_of_each_game(trajectories(cell.search), prm)
     else:
-        episodes = play_games(policy, prm, games, cell.way, seed)
+        episodes = play_games(policy, prm, games, cell.search, seed)
     return outcomes_table(
         episodes,
         games,
         iteration=0,
         method=cell.prm,
         split=split,
-        decoding=cell.way.name,
-        constrained=cell.way.constrained,
+        decoding=cell.search.name,
+        constrained=cell.search.settings.constrained,
         seed=seed,
         policy=policy.digest,
     )
@@ -239,7 +244,7 @@ def _tested(paired: Mapping) -> tuple[str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tasks.search_curves", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tasks.commands.search_curves", description=__doc__.split("\n")[0])
     playing_arguments(parser)
     parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
     parser.add_argument("--prm", type=_named, action="append", default=[], help="NAME=checkpoint folder; repeatable")

@@ -1,0 +1,125 @@
+"""What critics share: the parameters that all of them have, where their PRM starts, and training on labelled turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from transformers import PreTrainedModel
+
+from agentprm_core.config import Discount, LearningRate, NotNegative, Positive
+from agentprm_core.credit.coverage import coverage_report
+from agentprm_core.credit.monte_carlo import Shaped, label_monte_carlo
+from agentprm_core.credit.turns import read_turns
+from agentprm_core.datasets import read_table
+from agentprm_core.errors import DataError
+from agentprm_core.methods.base import Given, Labels, TrainedPrm
+from agentprm_core.policy.models import load_checkpoint, new_model
+from agentprm_core.prm.dataset import Labelled, labelled, tried_actions
+from agentprm_core.prm.model import likelihood_weight, new_prm
+from agentprm_core.prm.train import PrmSettings, train_prm
+from agentprm_core.suites import labels_suite
+from agentprm_core.types import LABELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticConfig:
+    """The parameters of every critic."""
+
+    name: str
+    gamma: Discount
+    """Discount of a return, a turn."""
+    init_from: Literal["prm", "policy", "sft", "scratch"]
+    """Where the PRM starts: the PRM of the iteration before (in the first iteration π₀), π_{i−1}, π₀, or random."""
+    learning_rate: LearningRate
+    epochs: Positive
+    """Passes over the labelled episodes."""
+    batch_tokens: int
+    """Of an optimizer step."""
+    likelihood: NotNegative
+    """κ of logit Q_φ(s,a) = w·h(s,a) + κ log π_φ(a|s); 0 as in the papers."""
+    prior: NotNegative
+    """τ of score + τ log π̂ wherever the PRM chooses, π̂ the share of the samples; 0 chooses by the score alone."""
+    require: Literal["ranking", "gain", "nothing"]
+    """What a PRM must show before a method follows it: that it ranks actions better than chance, or also that choosing
+    by it wins more games."""
+
+
+def starting_prm(config: CriticConfig, given: Given) -> PreTrainedModel:
+    """The model to train.
+
+    Raises DataError where the PRM before was trained with another likelihood.
+    """
+    before = given.folders.prm_before
+    if config.init_from == "prm" and before is not None:
+        prm = load_checkpoint(before, kind="prm", device=given.device).model
+        if likelihood_weight(prm) != config.likelihood:
+            raise DataError(
+                f"{before} was trained with likelihood {likelihood_weight(prm)}, critic.likelihood is "
+                f"{config.likelihood}: train it anew, or set critic.init_from: policy"
+            )
+        return prm
+    if config.init_from in ("prm", "policy"):
+        return new_prm(given.trainee.model, config.likelihood)
+    if config.init_from == "sft":
+        return new_prm(load_checkpoint(given.folders.first_policy, device=given.device).model, config.likelihood)
+    if not given.sizes:
+        raise DataError("critic.init_from: scratch is for policies trained from scratch (model.source: scratch)")
+    fresh = new_model(given.trainee.tokenizer, **given.sizes, seed=given.seed).to(given.device)
+    return new_prm(fresh, config.likelihood)
+
+
+def monte_carlo_labels(
+    given: Given, *, gamma: float, visit_key: str, outcome: str, shaped: Shaped | None = None
+) -> Labels:
+    """Mean returns over the visits to a state and action, and whether these labels can be trusted (``coverage``).
+
+    The texts of the rollouts stream past: they are never in memory at once, unless ``shaped`` reads them.
+    """
+    rollouts, aside = given.folders.rollouts[-1], given.scratch / "labels.parquet"
+    figures = label_monte_carlo(
+        rollouts,
+        aside,
+        gamma=gamma,
+        visit_key=visit_key,
+        validation_share=given.validation_share,
+        seed=given.campaign_seed,
+        outcome=outcome,
+        shaped=shaped,
+    )
+    report = coverage_report(read_turns(rollouts), visit_key=visit_key, gamma=gamma, outcome=outcome)
+    return checked_labels(given, read_table(aside, LABELS), figures | {"coverage": report})
+
+
+def checked_labels(given: Given, table: pa.Table, figures: dict) -> Labels:
+    """Rows of LABELS with what must hold of them."""
+    turns = pq.read_metadata(given.folders.rollouts[-1]).num_rows
+    return Labels(table, figures, labels_suite(table, turns))
+
+
+def labelled_sides(given: Given, *, gamma: float, outcome: str) -> tuple[list[Labelled], list[Labelled]]:
+    """(training, held-out) episodes of this iteration with their labels and what was tried beside them."""
+    folders = given.folders
+    tried = tried_actions(folders.branches, gamma=gamma, outcome=outcome)
+    return labelled(folders.rollouts[-1], folders.labels, tried)
+
+
+def train_on_labels(
+    config: CriticConfig,
+    given: Given,
+    train: Sequence[Labelled],
+    held_out: list[Labelled],
+    **settings: object,
+) -> TrainedPrm:
+    """A PRM of the labelled turns. ``settings`` are those of :class:`agentprm_core.prm.train.PrmSettings` that the
+    critic decides."""
+    hardware = given.hardware.settings(
+        learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed
+    )
+    chosen = PrmSettings(**hardware, epochs=config.epochs, **settings)
+    start = starting_prm(config, given)
+    model, figures = train_prm(train, given.trainee.renderer, start, chosen, given.scratch, held_out)
+    return TrainedPrm(model, figures, held_out, "measured return")

@@ -1,0 +1,124 @@
+"""Expert iteration (arXiv 1705.08439) with a PRM: the policy imitates what a search by the PRM wins.
+
+**What it learns from.** Beam search with π_{i−1} under PRM_i on further training games. Of width 1 it is Best-of-N that
+tries its choice in a clone of the world first and does not go back to a state it has been in: policies lose games by
+walking in circles, and what they imitate must show the way out. Games come from the other end of the campaign's order
+than the rollouts', so that the PRM chooses where it was not trained, as far as there are so many games.
+
+**How it updates.** Supervised fine-tuning on the searched episodes that are kept: the won ones, or (``keeps:
+expert_like``) those whose last action the PRM scores as it does the demonstrations' last ones, which reads no outcome.
+The latter is for the critic ``inverse``: only its score of a last action is of the expert.
+
+Departs from paper A, whose update is online DPO (:mod:`agentprm_core.methods.online_dpo`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import pyarrow as pa
+
+from agentprm_core.config import Count, Share
+from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_table
+from agentprm_core.improve.rft import expert_like, successes
+from agentprm_core.kept import kept
+from agentprm_core.methods.base import Collected, Given, Updated
+from agentprm_core.methods.trust import trusted
+from agentprm_core.methods.update import UpdateConfig, imitate, share_of
+from agentprm_core.search.decoding_config import decoding
+from agentprm_core.search.playing import Search, play_games, search_digest
+from agentprm_core.suites import rollouts_suite
+from agentprm_core.types import EPISODES, Episode, Game
+
+_PORTIONS = 4
+"""A kill costs one."""
+_PROBED = 256
+"""Demonstrations whose ends are scored."""
+_MOST_OUT_OF_ACTIONS = 0.1
+"""Of the episodes that ran out of actions, the share that may end as demonstrations do before the log speaks of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(UpdateConfig):
+    """Parameters of ``method.name: expert_iteration``."""
+
+    games: Count
+    """Training games that are searched."""
+    search: str
+    """How: ``beam_1x16`` keeps 1 node and draws 16 actions; ``best_of_16`` needs no clones of the world."""
+    keeps: Literal["won", "expert_like"]
+    """Which of the searched episodes are imitated."""
+    replay: Share
+    """Demonstrations as a share of the episodes visited."""
+
+    def __post_init__(self) -> None:
+        if not decoding(self.search).is_search:
+            raise ValueError(f"search: {self.search!r} is not allowed: a search, as beam_1x16")
+
+
+def collect(config: Config, given: Given) -> Collected:
+    """Rows of EPISODES: each game once. Raises DataError for a PRM that may not be followed."""
+    shown = trusted(given, given.require)
+    games = share_of(
+        given.training_games,
+        config.games,
+        seed=given.campaign_seed,
+        iteration=given.iteration,
+        backwards=True,
+    )
+    search = Search(decoding(config.search), given.play, given.temperature, prior=given.prior)
+    size = math.ceil(len(games) / _PORTIONS)
+    tables = []
+    for part in (games[at : at + size] for at in range(0, len(games), size)):
+        name = search_digest(given.policy, given.prm, part, search, given.seed, given.device, given.threads)
+        play = partial(_played, given, part, search)
+        tables.append(kept(given.scratch / f"{name}.parquet", EPISODES, play))
+    table = pa.concat_tables(tables)
+    checks = rollouts_suite(table, policy=given.policy.digest, episodes_per_game=1, searched=True)
+    return Collected(table, _figures(table) | shown, checks)
+
+
+def update(config: Config, given: Given) -> Updated:
+    """Imitation of the episodes that are kept."""
+    searched = list(episodes_from_table(read_table(given.folders.collected, EPISODES)))
+    if config.keeps == "won":
+        return imitate(config, given, successes(searched), config.replay)
+    demos = given.demonstrations
+    probed = demos[:: max(1, len(demos) // _PROBED)]
+    alike = expert_like(searched, probed, given.prm.model, given.prm.renderer, given.hardware.pass_tokens)
+    known = knows_an_end(searched, alike, given.play.max_turns)
+    updated = imitate(config, given, alike, config.replay)
+    return Updated(updated.model, updated.figures | known)
+
+
+def knows_an_end(searched: Sequence[Episode], alike: Sequence[Episode], max_turns: int) -> dict[str, int]:
+    """Episodes that ended because no action was left, and how many of them are imitated: a PRM that knows how an
+    expert ends takes nearly none of them for its own. Outcomes are not read, and nothing is left out."""
+    out, out_alike = (sum(episode.length >= max_turns for episode in some) for some in (searched, alike))
+    if out_alike > _MOST_OUT_OF_ACTIONS * out:
+        print(
+            f"{out_alike} of the {out} episodes that ran out of actions are imitated as ending like demonstrations: "
+            "this PRM hardly knows how an expert ends. More demonstrations (demos.games) may teach it; method "
+            "online_dpo does without",
+            flush=True,
+        )
+    return {"out_of_actions": out, "out_of_actions_imitated": out_alike}
+
+
+def _played(given: Given, games: Sequence[Game], search: Search) -> pa.Table:
+    played = play_games(given.policy, given.prm, games, search, given.seed)
+    return episodes_to_table(played, iteration=given.iteration, method=search.name, policy=given.policy.digest)
+
+
+def _figures(searched: pa.Table) -> dict:
+    episodes = list(episodes_from_table(searched))
+    return {
+        "games": len(episodes),
+        "turns": searched.num_rows,
+        "success": sum(episode.won for episode in episodes) / len(episodes),
+        "mean_actions": sum(episode.length for episode in episodes) / len(episodes),
+    }

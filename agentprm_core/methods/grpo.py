@@ -1,0 +1,32 @@
+"""GRPO (Shao et al. 2024): every turn gets the advantage of its trajectory, among the episodes of its game.
+
+**What it learns from.** The rollouts of π_{i−1}, several episodes a game: A = (R − mean R) / std R over the game's
+episodes. No PRM takes part.
+
+**How it updates.** PPO's clipped objective with a KL to π_{i−1}
+(:mod:`agentprm_core.improve.policy_gradient`). One update of one set of rollouts, not fresh ones every few steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentprm_core.credit.group import grpo_advantages
+from agentprm_core.methods.base import Collected, Given, Updated
+from agentprm_core.methods.gradient import GradientConfig, collected, follow, turns_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(GradientConfig):
+    """Parameters of ``method.name: grpo``."""
+
+
+def collect(config: Config, given: Given) -> Collected:
+    """Rows of ADVANTAGES."""
+    turns = turns_of(given)
+    return collected(turns, grpo_advantages(turns))
+
+
+def update(config: Config, given: Given) -> Updated:
+    """The clipped update."""
+    return follow(config, given)

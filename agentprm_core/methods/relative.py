@@ -1,0 +1,64 @@
+"""AgentPRM with the relative (Bradley-Terry) loss (paper A, variants).
+
+**What it learns from.** Monte Carlo labels as :mod:`agentprm_core.methods.monte_carlo` makes them, of states where
+several actions were tried: pairs of actions whose labels differ by more than ``margin``. That is the turn's own action
+and those tried beside it (``rollout.branch.train_states``).
+
+**How it learns.** −log σ(r_c − r_r) over the pairs, the better action first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from agentprm_core.config import NotNegative
+from agentprm_core.errors import DataError
+from agentprm_core.methods.base import Given, Labels, TrainedPrm
+from agentprm_core.methods.critic import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
+from agentprm_core.prm.dataset import Labelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(CriticConfig):
+    """Parameters of ``critic.name: relative``."""
+
+    visit_key: Literal["state", "history"]
+    outcome: Literal["binary", "signed"]
+    margin: NotNegative
+    """The least difference of Q̂ that makes a pair."""
+
+
+def label(config: Config, given: Given) -> Labels:
+    """Rows of LABELS: a label a turn of the rollouts."""
+    return monte_carlo_labels(given, gamma=config.gamma, visit_key=config.visit_key, outcome=config.outcome)
+
+
+def train(config: Config, given: Given) -> TrainedPrm:
+    """Raises DataError where no two tried actions differ by the margin."""
+    sides = labelled_sides(given, gamma=config.gamma, outcome=config.outcome)
+    check_pairs(sides[0], config.margin, given.folders.branches)
+    return train_on_labels(config, given, *sides, loss="relative", margin=config.margin)
+
+
+def check_pairs(items: Sequence[Labelled], margin: float, where: Path) -> None:
+    """Raises DataError where no state has two actions whose values differ enough."""
+    for item in items:
+        values: dict[int, list[float]] = defaultdict(list)
+        for tried in item.tried:
+            values[tried.turn].append(tried.q)
+        for turn, found in values.items():
+            known = found if np.isnan(item.q[turn]) else [*found, float(item.q[turn])]
+            if max(known) - min(known) > margin:
+                return
+    raise DataError(
+        f"{where}: no state of a training game has two tried actions whose values differ by more than critic.margin, "
+        f"{margin}, and critic relative learns from nothing else. Try actions at more of them "
+        "(rollout.branch.train_states, rollout.branch.temperature), lower critic.margin, or set "
+        "critic.name: monte_carlo"
+    )

@@ -1,0 +1,100 @@
+"""Whether a PRM may be followed, by an update or by a search for one: what ``critic.require`` asks of it.
+
+``ranking``: it orders two actions at one state as their measured returns do, better than chance. ``gain``: also, its
+choices win games. Then the policy that the PRM was trained on plays games held out from the PRM twice, with the same
+seeds: one sample a turn, and the PRM's best of :data:`SAMPLES`. Where these win no more than chance explains (McNemar's
+exact test), nothing says that there is anything to follow.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+
+from agentprm_core.credit.split import validation_games
+from agentprm_core.errors import DataError
+from agentprm_core.evaluate import Paired, paired_test
+from agentprm_core.methods.base import Given
+from agentprm_core.policy.models import Checkpoint
+from agentprm_core.search.decoding_config import DecodingConfig
+from agentprm_core.search.playing import Search, play_games
+from agentprm_core.types import Game
+
+SAMPLES = 4
+"""N of Best-of-N."""
+GAMES = 100
+"""Held-out games played, or all where the rollouts have fewer."""
+LEVEL = 0.05
+"""The p-value that a gain must stay below."""
+MORE = "Give it more to learn from (rollout.games, rollout.episodes_per_game, rollout.branch.train_states)"
+
+
+def trusted(given: Given, require: str) -> dict:
+    """The figures of what is required of this iteration's PRM.
+
+    Raises:
+        DataError: the PRM has not shown it.
+    """
+    if require == "nothing":
+        return {}
+    _check_ranking(given)
+    return {"gain": required_gain(given)} if require == "gain" else {}
+
+
+def required_gain(given: Given) -> dict:
+    """The figures of the test: those of :class:`agentprm_core.evaluate.Paired`. Raises DataError: nothing is gained."""
+    found = gain(given, given.policy, given.prm, held_out_games(given))
+    print(said(found), flush=True)
+    if found.difference <= 0 or found.p_value >= LEVEL:
+        raise DataError(
+            f"{given.folders.prm} does not make its policy win more: {said(found)}; needed is a gain at "
+            f"p < {LEVEL}. {MORE}, or set critic.require: ranking"
+        )
+    return asdict(found)
+
+
+def held_out_games(given: Given) -> list[Game]:
+    """Games that were played and are for validation, drawn by the seed."""
+    ids = sorted({episode.game_id for episode in given.episodes})
+    sides = validation_games(ids, given.validation_share, given.campaign_seed)
+    wanted = {game_id for game_id, validation in zip(ids, sides) if validation}
+    games = [game for game in given.training_games if game.id in wanted]
+    drawn = random.Random(given.seed).sample(games, min(GAMES, len(games)))
+    return sorted(drawn, key=lambda game: game.id)
+
+
+def gain(given: Given, policy: Checkpoint, prm: Checkpoint, games: Sequence[Game]) -> Paired:
+    """The policy sampled, against the PRM's choice among its samples, game by game."""
+    one = Search(DecodingConfig("sample"), given.play, given.temperature, prior=given.prior)
+    before, after = (
+        {episode.game_id: episode.won for episode in play_games(policy, prm, games, search, given.seed)}
+        for search in (one, replace(one, way=DecodingConfig("best_of_n", n=SAMPLES)))
+    )
+    return paired_test(before, after)
+
+
+def said(found: Paired) -> str:
+    """The figures in a sentence."""
+    return (
+        f"of {found.games} held-out games Best-of-{SAMPLES} under it won {found.gained} that one sample lost, and lost "
+        f"{found.lost} that it won ({100 * found.difference:+.1f} points, p = {found.p_value:.3f})"
+    )
+
+
+def _check_ranking(given: Given) -> None:
+    if not given.ranking["better_than_chance"]:
+        raise DataError(
+            f"{given.folders.prm} ranks actions no better than chance: {_measured(given.ranking)}. A policy that "
+            f"follows it learns nothing. {MORE}, measure it at more states (rollout.branch.validation_states), or set "
+            "critic.require: nothing"
+        )
+
+
+def _measured(ranking: Mapping) -> str:
+    if ranking["accuracy"] is None:
+        return "no held-out state has two actions whose measured returns differ by more than the margin"
+    return (
+        f"it orders {ranking['accuracy']:.0%} [{ranking['accuracy_low']:.0%}, {ranking['accuracy_high']:.0%}] of "
+        f"{ranking['pairs']} pairs at {ranking['states']} held-out states as their returns do"
+    )

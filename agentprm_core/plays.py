@@ -1,0 +1,219 @@
+"""Rollouts of a campaign: who starts where, and how the policy explores; and branches at some of their states.
+
+Finished portions are kept in scratch: a killed run plays only what is missing, and ends in the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+
+from agentprm_core.branches import BRANCHES, Point, play_branches, random_commands, undecided
+from agentprm_core.config import Count, CountOrNone, Positive, Range, Temperature
+from agentprm_core.credit.split import validation_games
+from agentprm_core.datasets import episodes_to_table
+from agentprm_core.errors import DataError
+from agentprm_core.exploration import play_exploring
+from agentprm_core.kept import digest, kept
+from agentprm_core.policy.models import Checkpoint
+from agentprm_core.rollout import Start, play, starts
+from agentprm_core.search.playing import PlaySettings
+from agentprm_core.types import EPISODES, Episode, Game
+
+_PORTIONS = 8
+"""Rollouts are kept in so many portions (fewer where they would leave slots empty): a kill costs one."""
+_REFILLS = 8
+"""Branches of a portion to each slot, at least: towards the end of a portion slots are empty."""
+ACTIONS = 4
+"""Actions tried at an undecided state, at most."""
+
+
+@dataclass(frozen=True)
+class Resets:
+    """Part of the episodes start in a state of the game's demonstration (Reset-50-50, paper A)."""
+
+    resets: Annotated[float, Range(gt=0, le=1)]
+    """Share of a game's episodes; a whole number of them."""
+
+
+@dataclass(frozen=True)
+class Bonus:
+    """Actions rarely tried are preferred: π(a|s) (1 + visits)^−c (:mod:`agentprm_core.exploration`)."""
+
+    bonus: Positive
+    """c."""
+
+
+@dataclass(frozen=True)
+class Steered:
+    """Part of the episodes are played under a prompt that asks to explore (paper A), by policies that read
+    instructions."""
+
+    steered: Annotated[float, Range(gt=0, le=1)]
+    """Share of a game's episodes; a whole number of them."""
+
+
+Explore = Resets | Bonus | Steered | None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Rollouts from each of several actions at one state: what the PRM's ranking is measured on."""
+
+    train_states: CountOrNone
+    """Undecided states of training games: their values teach the PRM."""
+    random_states: CountOrNone
+    """States of training games where a random command is tried once: what the policy never does."""
+    validation_states: CountOrNone
+    """Undecided states of held-out games: the ranking is measured on them."""
+    continuations: Count
+    """Plays from each action at an undecided state."""
+    temperature: Temperature
+    """Of the first actions; those after it are the rollouts' own."""
+
+
+@dataclass(frozen=True)
+class Plays:
+    """How the rollouts of one iteration are played."""
+
+    episodes_per_game: int
+    temperature: float
+    explore: Explore
+    branch: Branch
+    settings: PlaySettings
+    seed: int
+
+    def share(self, share: float, name: str) -> int:
+        """Episodes a game. Raises DataError where that is no whole number."""
+        count = round(share * self.episodes_per_game)
+        if abs(share * self.episodes_per_game - count) > 1e-9:
+            raise DataError(
+                f"rollout.explore.{name}: {share} is not allowed: a share of rollout.episodes_per_game, "
+                f"{self.episodes_per_game}, that is a whole number"
+            )
+        return count
+
+
+def rollouts(
+    plays: Plays,
+    policy: Checkpoint,
+    games: Sequence[Game],
+    demos: Mapping[str, Episode],
+    *,
+    iteration: int,
+    scratch: Path,
+) -> pa.Table:
+    """Rows of EPISODES. ``demos``: by game, for resets; ``scratch``: of exactly this play, whatever decides it."""
+    begun = list(_starts(plays, games, demos))
+    size = max(plays.settings.slots, math.ceil(len(begun) / _PORTIONS))
+    tables = []
+    for number, at in enumerate(range(0, len(begun), size)):
+        portion = partial(_portion, plays, policy, begun[at : at + size], iteration)
+        tables.append(kept(scratch / f"{number:05}.parquet", EPISODES, portion))
+    return pa.concat_tables(tables)
+
+
+def branches(
+    plays: Plays,
+    policy: Checkpoint,
+    episodes: Sequence[Episode],
+    games: Mapping[str, Game],
+    *,
+    validation_share: float,
+    campaign_seed: int,
+    scratch: Path,
+) -> pa.Table:
+    """Rows of BRANCHES at states of training and of validation games."""
+    section, settings = plays.branch, plays.settings
+    ids = sorted(games)
+    held_out = dict(zip(ids, validation_games(ids, validation_share, campaign_seed)))
+    drawer = settings.sampler(policy, section.temperature)
+    training, validation = ([e for e in episodes if held_out[e.game_id] == side] for side in (False, True))
+    learnt = undecided(drawer, training, section.train_states, actions=ACTIONS, seed=plays.seed)
+    measured = undecided(drawer, validation, section.validation_states, actions=ACTIONS, seed=plays.seed)
+    branched = [point for point, _ in learnt]
+    strays = random_commands(training, section.random_states, seed=plays.seed, without=branched)
+    sampler = settings.sampler(policy, plays.temperature)
+    tables = []
+    for several, continuations in ((_in_order([*learnt, *measured]), section.continuations), (strays, 1)):
+        for part in _slices(several, continuations, sampler.seats):
+            points, actions = [point for point, _ in part], [tried for _, tried in part]
+            how = {"continuations": continuations, "seed": plays.seed, **settings.worlds}
+            played = partial(play_branches, sampler, games, points, actions, **how)
+            name = digest([(point.name, tried) for point, tried in part], continuations)
+            tables.append(kept(scratch / f"branches-{name}.parquet", BRANCHES, played))
+    order = [(name, "ascending") for name in ("game_id", "episode", "turn", "action", "continuation")]
+    return pa.concat_tables(tables).sort_by(order).combine_chunks()  # the same bytes, however it was sliced
+
+
+def play_figures(episodes: Sequence[Episode], tried: pa.Table, max_turns: int) -> dict:
+    """What the rollouts came to."""
+    turns = [turn for episode in episodes for turn in episode.turns[episode.start :]]
+    states = {(row["game_id"], row["episode"], row["turn"]) for row in tried.to_pylist()}
+    return {
+        "games": len({episode.game_id for episode in episodes}),
+        "episodes": len(episodes),
+        "turns": len(turns),
+        "success": sum(episode.won for episode in episodes) / len(episodes),
+        "mean_reward": sum(episode.reward for episode in episodes) / len(episodes),
+        "mean_actions": sum(episode.length for episode in episodes) / len(episodes),
+        "inadmissible": sum(not turn.valid for turn in turns) / len(turns),
+        "truncated": sum(not e.won and e.length < max_turns for e in episodes) / len(episodes),
+        "branch_states": len(states),
+        "branch_plays": tried.num_rows,
+    }
+
+
+def _starts(plays: Plays, games: Sequence[Game], demos: Mapping[str, Episode]) -> Iterator[Start]:
+    """G starts a game, some of them in a state of the game's demonstration."""
+    explore = plays.explore
+    resets = plays.share(explore.resets, "resets") if isinstance(explore, Resets) else 0
+    for start in starts(games, plays.episodes_per_game, plays.seed):
+        if start.index < resets and start.game.id in demos:
+            actions = [turn.action for turn in demos[start.game.id].turns]
+            length = random.Random(start.seed).randrange(len(actions))
+            start = replace(start, actions=tuple(actions[:length]))
+        yield start
+
+
+def _portion(plays: Plays, policy: Checkpoint, begun: list[Start], iteration: int) -> pa.Table:
+    played = played_by(plays, policy, begun)
+    return episodes_to_table(played, iteration=iteration, method="policy", policy=policy.digest)
+
+
+def played_by(plays: Plays, policy: Checkpoint, begun: list[Start]) -> Iterator[Episode]:
+    """The policy as it is, steered in the last episodes of every game, or drawn to what it rarely did."""
+    settings, explore = plays.settings, plays.explore
+    steered = plays.share(explore.steered, "steered") if isinstance(explore, Steered) else 0
+    for is_steered in (False, True):
+        own = [start for start in begun if (start.index >= plays.episodes_per_game - steered) == is_steered]
+        if not own:
+            continue
+        player = replace(policy, renderer=policy.renderer.steered()) if is_steered else policy
+        sampler = settings.sampler(player, plays.temperature)
+        if isinstance(explore, Bonus):
+            yield from play_exploring(sampler, own, bonus=explore.bonus, **settings.worlds)
+        else:
+            yield from play(sampler, own, **settings.worlds)
+
+
+def _in_order(several: list[tuple[Point, tuple[str, ...]]]) -> list[tuple[Point, tuple[str, ...]]]:
+    return sorted(several, key=lambda point_and_actions: point_and_actions[0].name)
+
+
+def _slices(
+    several: list[tuple[Point, tuple[str, ...]]], continuations: int, seats: int
+) -> Iterator[list[tuple[Point, tuple[str, ...]]]]:
+    """Consecutive states, at least one slice and about as many in each."""
+    plays = continuations * sum(len(actions) for _, actions in several)
+    count = max(1, min(_PORTIONS, plays // (_REFILLS * seats), len(several)))
+    for first, end in pairwise(len(several) * n // count for n in range(count + 1)):
+        yield several[first:end]

@@ -1,0 +1,109 @@
+"""Where a policy starts: a model from scratch, or a published one, with or without a LoRA adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from agentprm_core.config import Count, CountOrNone, Range
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model
+from agentprm_core.policy.prompt import make_renderer
+from agentprm_core.policy.tokenizer import train_tokenizer
+from agentprm_core.types import Episode
+from agentprm_core.worlds import WorldSpec
+
+ActionTokens = Annotated[int, Range(ge=2)]
+
+
+@dataclass(frozen=True)
+class ScratchModel:
+    """A Llama-architecture model of random weights, and a tokenizer of what the demonstrations say."""
+
+    source: Literal["scratch"]
+    width: Count
+    layers: Count
+    heads: Count
+    """Query heads; half as many key-value heads."""
+    context: Count
+    """Tokens of a whole episode."""
+    max_action_tokens: ActionTokens
+    constrained: bool
+    """Draw from the admissible commands only."""
+    optimizer: Literal["adamw", "muon"]
+
+    gradient_checkpointing = False
+    reason_tokens = 0
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.heads} is not allowed: a divisor of width, {self.width}")
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The keyword arguments of :func:`agentprm_core.policy.models.new_model`."""
+        kv_heads = max(1, self.heads // 2)
+        sizes = {"width": self.width, "layers": self.layers, "heads": self.heads, "context": self.context}
+        return sizes | {"kv_heads": kv_heads if self.heads % kv_heads == 0 else self.heads}
+
+
+@dataclass(frozen=True)
+class Lora:
+    """A low-rank adapter: the base's weights stay as they are."""
+
+    rank: Count
+    alpha: Count
+    modules: tuple[str, ...]
+    """Names of the linear layers that are adapted."""
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A model in a folder or on the Hugging Face hub, spoken with by its own chat template."""
+
+    source: str
+    context: Count
+    max_action_tokens: ActionTokens
+    """Reason and command."""
+    constrained: bool
+    lora: Lora | None
+    """None: all weights are trained."""
+    reason_tokens: CountOrNone
+    """Most that a reason may have which the policy writes for each of the expert's actions; 0: none are written."""
+    gradient_checkpointing: bool
+    """Less memory, more time."""
+
+    optimizer = "adamw"
+
+    def __post_init__(self) -> None:
+        if self.reason_tokens >= self.max_action_tokens:
+            allowed = f"less than max_action_tokens, {self.max_action_tokens}, which bounds both"
+            raise ValueError(f"reason_tokens: {self.reason_tokens} is not allowed: {allowed}")
+        if self.reason_tokens and self.constrained:
+            raise ValueError(f"reason_tokens: {self.reason_tokens} is not allowed: 0 with constrained, which has none")
+
+
+ModelConfig = ScratchModel | PublishedModel
+
+
+def starting_policy(
+    model: ModelConfig, demos: Iterable[Episode], spec: WorldSpec, *, device: str, seed: int
+) -> Checkpoint:
+    """The policy before it has seen a demonstration."""
+    if isinstance(model, PublishedModel):
+        policy = load_checkpoint(model.source, device=device, instruction=spec.instruction)
+        return with_lora(policy, model.lora) if model.lora else policy
+    texts = {
+        text for demo in demos for turn in demo.turns for text in (turn.observation, turn.action, *turn.admissible)
+    }
+    tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases)
+    fresh = new_model(tokenizer, **model.sizes, seed=seed)
+    return Checkpoint(fresh.to(device), tokenizer, make_renderer(tokenizer), digest="untrained")
+
+
+def with_lora(policy: Checkpoint, lora: Lora) -> Checkpoint:
+    """The same policy with a fresh LoRA adapter to train."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.modules), task_type="CAUSAL_LM")
+    return Checkpoint(get_peft_model(policy.model, config), policy.tokenizer, policy.renderer, policy.digest)

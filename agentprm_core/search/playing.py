@@ -1,0 +1,243 @@
+"""How a policy plays games: its settings on this machine, one way of decoding, every game once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agentprm_core.errors import DataError
+from agentprm_core.kept import digest
+from agentprm_core.policy.models import Checkpoint
+from agentprm_core.policy.runner import slots_within
+from agentprm_core.policy.sampler import Cost, Sampler
+from agentprm_core.policy.server import Endpoint, ServerPlayer
+from agentprm_core.prm.score import score_episodes
+from agentprm_core.rollout import Player, Start, play, starts
+from agentprm_core.search.beam import BeamSearch
+from agentprm_core.search.best_of_n import BestOfN, Chooser, best_trajectories
+from agentprm_core.search.decoding_config import CACHES, DecodingConfig
+from agentprm_core.search.lookahead import Lookahead
+from agentprm_core.search.oracle import TrueQ
+from agentprm_core.search.scorer import PrmScorer
+from agentprm_core.search.world_model import LearntModel
+from agentprm_core.types import Episode, Game
+
+MAX_OBSERVATION_TOKENS = 128
+"""Of an imagined observation."""
+_SCORING_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class PlaySettings:
+    """What all playing on this machine shares."""
+
+    world: str
+    max_turns: int
+    """Actions an episode."""
+    context: int
+    max_action_tokens: int
+    constrained: bool
+    slots: int
+    """Episodes at once, at the most."""
+    cache_mb: int
+    """MiB for the key-value caches: fewer slots where they would not fit."""
+
+    def fitting(self, policy: Checkpoint, caches: int = 1, width: int = 1) -> int:
+        """As many of the slots as fit in ``cache_mb``, shared by ``caches`` models of one size.
+
+        Raises DataError where not one fits, or fewer than a beam of ``width`` needs.
+        """
+        context = self.context_of(policy)
+        try:
+            seats = min(self.slots, slots_within(policy.model, context=context, memory_mb=self.cache_mb / caches))
+        except ValueError as error:
+            raise DataError(f"params.yaml: compute.cache_mb is {self.cache_mb}: {error}") from error
+        if seats < width:
+            raise DataError(
+                f"params.yaml: compute.cache_mb is {self.cache_mb}, compute.slots {self.slots}: {caches} caches of "
+                f"{seats} slots of {context} tokens fit, and a beam of width {width} needs {width}: raise them, or "
+                "lower the width"
+            )
+        return seats
+
+    def context_of(self, policy: Checkpoint) -> int:
+        return min(self.context, policy.model.config.max_position_embeddings)
+
+    def sampler(self, policy: Checkpoint, temperature: float, slots: int | None = None) -> Sampler:
+        """The policy as a player. ``temperature`` 0 is greedy."""
+        return Sampler(
+            policy,
+            slots=slots or self.fitting(policy),
+            context=self.context_of(policy),
+            temperature=temperature,
+            constrained=self.constrained,
+            max_action_tokens=self.max_action_tokens,
+        )
+
+    @property
+    def worlds(self) -> dict:
+        """The keyword arguments of :func:`agentprm_core.rollout.play` and of searches."""
+        return {"world_name": self.world, "max_turns": self.max_turns}
+
+
+@dataclass(frozen=True)
+class Search:
+    """One way of playing on this machine."""
+
+    way: DecodingConfig
+    settings: PlaySettings
+    temperature: float
+    prior: float = 0.0
+    """τ of score + τ log π̂, in all searches but ``best_trajectory``; 0 chooses by the score alone."""
+    gamma: float = 1.0
+    """Discount of ``lookahead``, and of the true Q."""
+
+    @property
+    def name(self) -> str:
+        return self.way.name
+
+    @property
+    def sampling(self) -> float:
+        """The sampler's temperature."""
+        return 0.0 if self.way.method == "greedy" else self.temperature
+
+    def slots(self, policy: Checkpoint) -> int:
+        width = self.way.width if self.way.method == "beam" else 1
+        return self.settings.fitting(policy, CACHES.get(self.way.method, 1), width)
+
+    def sampler(self, policy: Checkpoint) -> Sampler:
+        return self.settings.sampler(policy, self.sampling, self.slots(policy))
+
+
+def play_games(
+    policy: Checkpoint,
+    prm: Checkpoint | None,
+    games: Sequence[Game],
+    search: Search,
+    seed: int,
+    world_model: Checkpoint | None = None,
+) -> list[Episode]:
+    """Every game once, sorted by id; ``extra`` holds all that finding the episode cost: ``cost`` and ``world_steps``,
+    and of ``lookahead`` ``saved``, the share of all steps of all games that were imagined by ``world_model``.
+
+    Raises ValueError where the method needs a PRM or a world model and there is none.
+    """
+    method = search.way.method
+    if search.way.is_search and prm is None:
+        raise ValueError(f"{method} needs a PRM to choose")
+    if method == "lookahead":
+        if world_model is None:
+            raise ValueError("lookahead needs a world model")
+        return _ahead(policy, prm, world_model, starts(games, 1, seed), search)
+    if method == "best_trajectory":
+        return best_of_each_game(play_trajectories(policy, games, search, seed), prm)
+    played = _played(search.sampler(policy), prm, starts(games, 1, seed), search)
+    return sorted(played, key=lambda episode: episode.game_id)
+
+
+def play_trajectories(policy: Checkpoint, games: Sequence[Game], search: Search, seed: int) -> list[Episode]:
+    """``n`` episodes of every game, which ``best_trajectory`` chooses among: the same whatever PRM does."""
+    return _stepped(search.sampler(policy), starts(games, search.way.n, seed), search.settings)
+
+
+def best_of_each_game(played: Sequence[Episode], prm: Checkpoint) -> list[Episode]:
+    """Of each game the episode whose last action scores best, at the cost of all; sorted by id."""
+    played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
+    scored = score_episodes(prm.model, prm.renderer, played, _SCORING_TOKENS)
+    cost: dict[str, Cost] = {}
+    steps: Counter[str] = Counter()
+    for episode in played:
+        steps[episode.game_id] += episode.length
+        read = Cost(prm_read=len(prm.renderer.episode(episode.turns).input_ids))
+        cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
+    best = best_trajectories(played, [q_T[-1] for q_T in scored])
+    return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]
+
+
+def search_digest(
+    policy: Checkpoint, prm: Checkpoint | None, games: Sequence[Game], search: Search, seed: int, *more: object
+) -> str:
+    """What decides how :func:`play_games` ends; the number of slots does not."""
+    drawn = [(game.id, game.payload) for game in games]
+    settings = replace(search.settings, slots=0, cache_mb=0)
+    decides = (replace(search, settings=settings), seed, drawn, *more)
+    return digest(policy.digest, str(policy.model.dtype), prm and prm.digest, *decides)
+
+
+def play_headroom(policy: Checkpoint, games: Sequence[Game], search: Search, seed: int, plays: int) -> list[Episode]:
+    """Best-of-N under the true Q, by ``plays`` continuations of each candidate: what choosing among its own samples can
+    give a policy at all. What the continuations read counts as the PRM's, their actions as steps of the world."""
+    begun = starts(games, 1, seed)
+    oracle = TrueQ(
+        search.sampler(policy),
+        {start.seed: start.game for start in begun},
+        plays=plays,
+        gamma=search.gamma,
+        **search.settings.worlds,
+    )
+    played = _stepped(Chooser(search.sampler(policy), oracle, search.way.n), begun, search.settings)
+    spent = [replace(e, extra={**e.extra, "world_steps": e.length + oracle.steps[e.seed]}) for e in played]
+    return sorted(spent, key=lambda episode: episode.game_id)
+
+
+def play_served(endpoint: Endpoint, games: Sequence[Game], search: Search, seed: int) -> list[Episode]:
+    """Every game once by the policy behind ``endpoint``, greedily or sampled, sorted by id."""
+    with ServerPlayer(
+        endpoint,
+        seats=search.settings.slots,
+        context=search.settings.context,
+        temperature=search.sampling,
+        max_action_tokens=search.settings.max_action_tokens,
+    ) as player:
+        played = _stepped(player, starts(games, 1, seed), search.settings)
+        return sorted(played, key=lambda episode: episode.game_id)
+
+
+def mean_scores(prm: Checkpoint, episodes: Sequence[Episode]) -> dict[str, float]:
+    """{game: mean Q_φ of the episode's actions}."""
+    scored = score_episodes(prm.model, prm.renderer, episodes, _SCORING_TOKENS)
+    return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored)}
+
+
+def _played(sampler: Sampler, prm: Checkpoint | None, begun: list[Start], search: Search) -> list[Episode]:
+    way, settings = search.way, search.settings
+    if way.method == "beam":
+        room = {"context": sampler.context, "max_action_tokens": settings.max_action_tokens}
+        scorer = PrmScorer(prm, slots=sampler.seats, **room)
+        beam = BeamSearch(sampler, scorer, width=way.width, samples=way.samples, prior=search.prior)
+        return list(beam.search(begun, **settings.worlds))
+    if way.method == "best_of_n":
+        return _stepped(BestOfN(sampler, prm, samples=way.n, prior=search.prior), begun, settings)
+    return _stepped(sampler, begun, settings)
+
+
+def _stepped(player: Player, begun: list[Start], settings: PlaySettings) -> list[Episode]:
+    """Every step of the world is one of the episode's."""
+    return [replace(e, extra={**e.extra, "world_steps": e.length}) for e in play(player, begun, **settings.worlds)]
+
+
+def _ahead(
+    policy: Checkpoint, prm: Checkpoint, world_model: Checkpoint, begun: list[Start], search: Search
+) -> list[Episode]:
+    """Each with the world model's seats beside the policy's, so fewer games at once."""
+    way, settings = search.way, search.settings
+    context, most = settings.context_of(policy), settings.max_action_tokens
+    seats = max(1, search.slots(policy) // (1 + way.n))
+    futures = seats * (1 + way.n)
+    how = {"context": context, "temperature": search.temperature, "max_action_tokens": most}
+    player = Lookahead(
+        Sampler(policy, slots=seats, constrained=settings.constrained, **how),
+        Sampler(policy, slots=futures, constrained=False, **how),
+        PrmScorer(prm, slots=futures, context=context, max_action_tokens=most),
+        LearntModel(world_model, slots=futures, context=context, max_observation_tokens=MAX_OBSERVATION_TOKENS),
+        samples=way.n,
+        depth=way.depth,
+        gamma=search.gamma,
+        prior=search.prior,
+    )
+    played = list(play(player, begun, **settings.worlds))
+    spent = [replace(e, extra={**e.extra, "world_steps": e.length, "saved": player.saved}) for e in played]
+    return sorted(spent, key=lambda episode: episode.game_id)

@@ -1,0 +1,101 @@
+"""From the parameters of a campaign to what the core is given: how this machine plays and trains, where the data
+lies."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from transformers.utils import logging
+
+from agentprm_core.methods.base import Folders, Given
+from agentprm_core.policy.starting import ScratchModel
+from agentprm_core.search.playing import PlaySettings
+from agentprm_core.training.hardware import Hardware
+from tasks.frame import layout
+from tasks.frame.params import Compute, Params
+from tasks.frame.stage import Stage, StageError, read_json
+
+
+def use(compute: Compute) -> None:
+    """Set torch's threads; raises StageError where the device is not there, or not as many as processes train."""
+    if compute.device == "cuda" and not torch.cuda.is_available():
+        raise StageError("params.yaml: compute.device is 'cuda', and torch sees no GPU here (CUDA_VISIBLE_DEVICES?)")
+    gpus, wanted = torch.cuda.device_count(), compute.parallel.processes if compute.parallel else 1
+    if compute.device == "cuda" and gpus < wanted:
+        raise StageError(f"params.yaml: compute.parallel.processes is {wanted}, and torch sees {gpus} GPU here")
+    torch.set_num_threads(compute.threads)
+    quiet()
+
+
+def quiet() -> None:
+    """No progress bars of transformers' own where nobody watches."""
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+
+
+def play_settings(params: Params) -> PlaySettings:
+    """How this machine plays."""
+    return PlaySettings(
+        world=params.env.world,
+        max_turns=params.env.max_turns,
+        context=params.model.context,
+        max_action_tokens=params.model.max_action_tokens,
+        constrained=params.model.constrained,
+        slots=params.compute.slots,
+        cache_mb=params.compute.cache_mb,
+    )
+
+
+def hardware(params: Params) -> Hardware:
+    """How this machine trains."""
+    compute, parallel = params.compute, params.compute.parallel
+    return Hardware(
+        optimizer=params.model.optimizer,
+        precision=compute.precision,
+        pass_tokens=compute.pass_tokens,
+        save_every=compute.save_every,
+        processes=parallel.processes if parallel else 1,
+        sharding=parallel.sharding if parallel else "none",
+        gradient_checkpointing=params.model.gradient_checkpointing,
+    )
+
+
+def folders(iteration: int, prev: int) -> Folders:
+    """Where the data of an iteration lies."""
+    return Folders(
+        games=layout.games("train"),
+        demos=layout.DEMOS,
+        rollouts=tuple(layout.episodes(i) for i in range(1, iteration + 1)),
+        branches=layout.branches(iteration),
+        labels=layout.labels(iteration),
+        collected=layout.collected(iteration),
+        first_policy=layout.policy(0),
+        policy=layout.policy(prev),
+        prm=layout.prm(iteration),
+        prm_before=layout.prm(prev) if prev else None,
+    )
+
+
+def given(stage: Stage) -> Given:
+    """What a critic or a method of this iteration may use."""
+    params, measured = stage.params, layout.metrics(f"prm-{stage.iteration}")
+    use(params.compute)
+    return Given(
+        iteration=stage.iteration,
+        seed=stage.seed,
+        campaign_seed=params.seed,
+        validation_share=params.rollout.validation_share,
+        temperature=params.rollout.temperature,
+        folders=folders(stage.iteration, stage.prev),
+        play=play_settings(params),
+        hardware=hardware(params),
+        device=params.compute.device,
+        threads=params.compute.threads,
+        sizes=params.model.sizes if isinstance(params.model, ScratchModel) else {},
+        observation_weight=params.sft.observation_weight,
+        scratch=stage.scratch,
+        require=params.critic.require,
+        prior=params.critic.prior,
+        ranking=read_json(measured)["ranking"] if measured.exists() else None,
+    )

@@ -1,0 +1,71 @@
+"""What a campaign leaves to look at: pictures of its table, and a Markdown report of each iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentprm_core.datasets import atomic_write
+from tasks.frame import layout
+from tasks.frame.clock import read_timing
+from tasks.frame.params import Params
+from tasks.frame.stage import read_json, write_json
+from tasks.report import figures
+from tasks.report.text import iteration_report
+
+ONCE = ("games", "demos", "sft")
+"""Stages whose time is iteration 0's, with its evaluation."""
+LOOP = ("rollout", "label", "prm", "collect", "policy")
+PICTURES = ("success", "kinds", "search_gain", "calibration", "scores_by_turn", "scores", "hacking")
+
+
+def stages_of(iteration: int) -> list[str]:
+    """The stages that made and measured this policy, as DVC names them."""
+    made = [f"{name}@{iteration}" for name in LOOP] if iteration else list(ONCE)
+    return [*made, f"evaluate@{iteration}"]
+
+
+def seconds_of(iteration: int) -> float | None:
+    """Wall-clock of those stages; None where one of them never ran here."""
+    timings = [read_timing(name) for name in stages_of(iteration)]
+    return None if None in timings else sum(timing["seconds"] for timing in timings)
+
+
+def draw(rows: Sequence[dict], deciding: Sequence[dict], params: Params) -> list[Path]:
+    """The pictures' paths. ``deciding``: the rows of one split and way of playing."""
+    prms = {int(i): read_json(layout.metrics(f"prm-{i}")) for i in params.iterations}
+    target = next(iter(prms.values()))["measured_as"]
+    pictures = {name: layout.PLOTS / f"{name}.png" for name in PICTURES}
+    figures.success_by_iteration(rows, pictures["success"])
+    figures.success_by_kind(deciding, pictures["kinds"])
+    figures.gain_of_search([row for row in rows if row["over_policy"]], pictures["search_gain"])
+    bins = {i: prm["validation"]["calibration"] for i, prm in prms.items()}
+    figures.calibration(bins, pictures["calibration"], target)
+    figures.scores_by_turn({i: prm["by_turn"] for i, prm in prms.items()}, pictures["scores_by_turn"])
+    same_way = [row for row in rows if row["decoding"] == deciding[0]["decoding"]]
+    figures.score_against_success(same_way, pictures["scores"])
+    figures.hacking({int(i): points for i in params.iterations if (points := _followed(i))}, pictures["hacking"])
+    series: dict[int, dict] = {}
+    for row in rows:
+        point = series.setdefault(row["iteration"], {"iteration": row["iteration"]})
+        point[f"{row['split']} {row['decoding']}"] = row["success"]
+    write_json(list(series.values()), layout.PLOTS / "success.json")
+    return list(pictures.values())
+
+
+def report(rows: Sequence[dict], iterations: Sequence[int]) -> None:
+    """A Markdown file an iteration."""
+    with atomic_write(layout.REPORTS) as folder:
+        folder.mkdir()
+        for i in iterations:
+            slugs = [name.replace("@", "-") for name in stages_of(i) if not name.startswith("evaluate")]
+            text = iteration_report(i, rows, {slug: read_json(layout.metrics(slug)) for slug in slugs})
+            (folder / f"iteration-{i}.md").write_text(text)
+
+
+def _followed(iteration: str) -> list[dict]:
+    """Points of an update with the PRM's score and the KL to the policy before: of the monitor, whose states stay the
+    same, where it looked, else of the training curve; none of an update that no PRM took part in."""
+    watched = read_json(layout.metrics(f"policy-{iteration}")).get("monitor")
+    points = watched["looks"] if watched else read_json(layout.PLOTS / f"policy-{iteration}.json")
+    return [point for point in points if "kl" in point and "score" in point]
