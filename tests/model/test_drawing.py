@@ -1,4 +1,4 @@
-"""One way of drawing, seen from its users: what is drawn where, held as digests, since later work builds on the draws."""
+"""One way of drawing, seen from its users: what is drawn is held as digests, since later work builds on the draws."""
 
 import hashlib
 
