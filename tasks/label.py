@@ -89,15 +89,14 @@ def _monte_carlo(stage: Stage, digest: str, aside: Path) -> dict:
         layout.episodes(stage.iteration),
         aside,
         gamma=section.gamma,
-        key=section.key,
-        discount_from=section.discount_from,
+        visit_key=section.key,
         validation_share=section.validation_share,
         seed=stage.params.seed,
         outcome=section.outcome,
         shaped=None if section.shaping == "none" else partial(_shaped, stage),
     )
     turns = read_turns(layout.episodes(stage.iteration))
-    report = coverage_report(turns, key=section.key, gamma=section.gamma, outcome=section.outcome)
+    report = coverage_report(turns, visit_key=section.key, gamma=section.gamma, outcome=section.outcome)
     picture = stage.scratch / f"coverage-{stage.iteration}.png"
     draw_coverage(report, picture)
     with stage.tracking():
@@ -109,7 +108,7 @@ def _shaped(stage: Stage, turns: Turns, q_N: np.ndarray, side_N: np.ndarray) -> 
     """Labels shaped with V^μ of the rollouts' own policy, or of the one whose PRM ``label.reference`` is."""
     section = stage.params.label
     if section.reference is None:
-        value_N = visited_values(turns, key=section.key, side_N=side_N, gamma=section.gamma)
+        value_N = visited_values(turns, visit_key=section.key, side_N=side_N, gamma=section.gamma)
     else:
         use(stage.params.compute)
         prm = load_player(section.reference, stage.params.compute, "prm")
@@ -123,8 +122,7 @@ def _shaped(stage: Stage, turns: Turns, q_N: np.ndarray, side_N: np.ndarray) -> 
         shaping=section.shaping,
         alpha=section.alpha,
         gamma=section.gamma,
-        key=section.key,
-        discount_from=section.discount_from,
+        visit_key=section.key,
         side_N=side_N,
     )
 

@@ -120,7 +120,7 @@ def gigpo(stage: Stage, policy: Checkpoint) -> Updated:
     return _gradient(
         stage,
         policy,
-        lambda turns: gigpo_advantages(turns, gamma=label.gamma, omega=section.omega, key=label.key),
+        lambda turns: gigpo_advantages(turns, gamma=label.gamma, omega=section.omega, visit_key=label.key),
     )
 
 
