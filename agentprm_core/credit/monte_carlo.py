@@ -99,9 +99,9 @@ def label_monte_carlo(
     """Label a dataset of episodes: one row a turn in schema LABELS, sorted by game, episode, turn.
 
     ``out`` appears whole or not at all, with the same bytes for the same input. ``visit_key`` is one of
-    ``turns.VISIT_KEYS``. ``shaped`` (turns, Q̂ of each, side of each) makes other labels of them (:mod:`agentprm_core.credit.shaping`).
-    Returns counts, the moments of q, and the coverage of *both* keys: the share of turns whose (s,a) was visited at
-    least twice, and the mean visits a key.
+    ``turns.VISIT_KEYS``. ``shaped`` (turns, Q̂ of each, side of each) makes other labels of them
+    (:mod:`agentprm_core.credit.shaping`). Returns counts, the moments of q, and the coverage of *both* keys: the share
+    of turns whose (s,a) was visited at least twice, and the mean visits a key.
 
     Raises:
         FileNotFoundError, ValueError: as :func:`~agentprm_core.credit.turns.read_turns`, :func:`returns` and
