@@ -68,11 +68,14 @@ def play(world: World, game: Game, index: int) -> Episode:
     return Episode(game.id, index, index, tuple(turns), seen.done)
 
 
-def play_on(worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[bool, int]]:
+def play_on(histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[bool, int]]:
     """The scripted policy as a ``PlayFrom``."""
-    answers = []
-    for world, history, seed in zip(worlds, histories, seeds):
+    answers, world = [], make_world("alfworld")
+    for history, seed in zip(histories, seeds):
         policy, seen, steps = Scripted(seed), history.observation, 0
+        world.reset(history.game)
+        for turn in history.turns:
+            world.step(turn.action)
         policy.follow(history.turns)
         while not seen.done and len(history.turns) + steps < MAX_TURNS:
             seen = world.step(policy.act(seen.text, seen.admissible))
@@ -108,7 +111,7 @@ def points(
             action, after = episodes[other].turns[at].action, world.clone()
             turn = Turn(seen.text, action, seen.admissible, True, world.state_key())
             now = after.step(action)
-            found.append(BranchPoint(f"{e}/{t}/{action}", after, History(game, (*history, turn), now)))
+            found.append(BranchPoint(f"{e}/{t}/{action}", History(game, (*history, turn), now)))
     return found
 
 
@@ -147,7 +150,7 @@ def measure(games: int, episodes_a_game: int, states: int, truth_rollouts: int, 
     truth = branching_q(at, play_on, rollouts=truth_rollouts, seed=seed + 1, **options)
     found = {}
     for key in ("history", "state"):
-        q = monte_carlo_q(turns, key=key, side_N=np.zeros(len(turns.turn_N), bool), **options).q_N
+        q = monte_carlo_q(turns, visit_key=key, side_N=np.zeros(len(turns.turn_N), bool), **options).q_N
         found[f"monte_carlo_{key}"] = compare(q[row], truth.q_P, groups, 1)
     for rollouts in (1, 4, 16):
         played = branching_q(at, play_on, rollouts=rollouts, seed=seed + 2, **options)
@@ -163,7 +166,7 @@ def measure(games: int, episodes_a_game: int, states: int, truth_rollouts: int, 
         "judged_states": len(groups),
         "judged_actions": len(at),
         **{name: round(value, 3) for name, value in coverage_of_keys(turns).items()},
-        "held_out": {key: _held_out(coverage_report(turns, key=key, **options)) for key in ("history", "state")},
+        "held_out": {key: _held_out(coverage_report(turns, visit_key=key, **options)) for key in ("history", "state")},
         "seconds": round(time.perf_counter() - started, 1),
     }
 

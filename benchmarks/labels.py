@@ -65,7 +65,7 @@ def _episode(rng: np.random.Generator, game_id: str, game: int, episode: int) ->
 def by_columns(folder: Path, out: Path, turns: int) -> int:
     from agentprm_core.credit.monte_carlo import label_monte_carlo
 
-    options = dict(gamma=GAMMA, key="history", discount_from="end", validation_share=0.0, seed=0)
+    options = dict(gamma=GAMMA, visit_key="history", validation_share=0.0, seed=0)
     return label_monte_carlo(folder, out, **options)["turns"]
 
 

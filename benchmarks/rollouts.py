@@ -89,7 +89,7 @@ class Stopwatch:
         self._clock, self.seconds = clock, 0.0
 
     def put_around(self, runner: CachedModel) -> None:
-        for part in ("_trunk", "_head", "token_nll"):
+        for part in ("_trunk", "_head", "log_likelihood"):
             setattr(runner, part, self._around(getattr(runner, part)))
 
     def _around(self, function: Callable) -> Callable:

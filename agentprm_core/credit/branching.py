@@ -1,7 +1,7 @@
-"""Targets by playing on: from every visited turn, fresh rollouts through clones of the world (Math-Shepherd; the
+"""Targets by playing on: from every visited turn, fresh rollouts (Math-Shepherd; the
 "MC labels" rival of paper B), and the values of several actions at one state from :mod:`agentprm_core.branches`.
 
-This file walks worlds and averages outcomes. Who plays is the caller's, behind :class:`PlayFrom`.
+This file walks histories and averages outcomes. Who plays is the caller's, behind :class:`PlayFrom`.
 """
 
 from __future__ import annotations
@@ -49,22 +49,19 @@ class History:
 
 
 class PlayFrom(Protocol):
-    """Plays each world on to its end with the policy whose Q is wanted."""
+    """Plays on from histories to the episodes' ends with the policy whose Q is wanted."""
 
-    def __call__(
-        self, worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]
-    ) -> Sequence[tuple[float, int]]:
-        """(reward, turns played) of each. The worlds are the callee's to step; a turn limit counts ``history.turns``
-        too, and a history that has reached it is (0, 0)."""
+    def __call__(self, histories: Sequence[History], seeds: Sequence[int]) -> Sequence[tuple[float, int]]:
+        """(reward, turns played) of each. A turn limit counts ``history.turns`` too, and a history that has reached it
+        is (0, 0)."""
 
 
 @dataclass(frozen=True)
 class BranchPoint:
-    """The world right after one judged action."""
+    """Where an episode stood right after one judged action."""
 
     name: str
     """Which turn of which episode; with the game it decides the rollouts' seeds."""
-    world: World
     history: History
 
 
@@ -121,7 +118,7 @@ def points_of_episode(world: World, game: Game, episode: Episode) -> Iterator[Br
         _same(observation, turn, episode, t)
         observation = world.step(turn.action)
         history = History(game, episode.turns[: t + 1], observation)
-        yield BranchPoint(f"{episode.index}/{t}", world.clone(), history)
+        yield BranchPoint(f"{episode.index}/{t}", history)
 
 
 def branching_q(
@@ -133,19 +130,18 @@ def branching_q(
     rollouts whatever other points there are.
 
     Raises:
-        ValueError: ``rollouts`` < 1; ``play_from`` answers for another number of worlds.
+        ValueError: ``rollouts`` < 1; ``play_from`` answers for another number of histories.
     """
     if rollouts < 1:
         raise ValueError(f"label.rollouts: {rollouts} is not at least 1")
     open_P = np.array([not point.history.observation.done for point in points], bool)
     played = [point for point, is_open in zip(points, open_P) if is_open]
     answers = play_from(
-        [point.world.clone() for point in played for _ in range(rollouts)],
         [point.history for point in played for _ in range(rollouts)],
         [_seed(seed, point, i) for point in played for i in range(rollouts)],
     )
     if len(answers) != len(played) * rollouts:
-        raise ValueError(f"play_from: {len(answers)} outcomes for {len(played) * rollouts} worlds")
+        raise ValueError(f"play_from: {len(answers)} outcomes for {len(played) * rollouts} histories")
     reward = np.repeat([[point.history.observation.reward] for point in points], rollouts, 1).astype(np.float64)
     lengths = np.zeros((len(points), rollouts), np.int64)
     if played:
@@ -168,8 +164,8 @@ def label_branching(
 ) -> pa.Table:
     """Rows of BRANCHING_LABELS for every turn of ``episodes`` (sorted by game and index), by branching rollouts.
 
-    All branches are played in one call, so that a sampler can batch them: Σ T · rollouts clones live at once. Give a
-    dataset in portions that fit the memory, each with all ``games``; the rows do not depend on the portions.
+    All branches are played in one call, so that a sampler can batch them. Give a dataset in portions whose episodes fit
+    the memory, each with all ``games``; the rows do not depend on the portions.
 
     Raises:
         KeyError: an episode of a game that is not in ``games``.

@@ -11,22 +11,24 @@ from agentprm_core.credit.turns import Turns
 from agentprm_core.evaluate import wilson
 
 
-def coverage_report(turns: Turns, *, key: str, gamma: float, outcome: str = "signed", margin: float = 0.03) -> dict:
+def coverage_report(
+    turns: Turns, *, visit_key: str, gamma: float, outcome: str = "signed", margin: float = 0.03
+) -> dict:
     """The report as a tree of plain numbers (None where a figure is undefined, and its n says why).
 
     ``visits``: see :func:`visit_table`. ``held_out``: see :func:`held_out_returns`. ``ranking``: see
     :func:`held_out_ranking`. Episodes of even index are one half, those of odd index the other.
 
     Raises:
-        ValueError: ``key``, ``gamma`` or ``outcome`` out of range.
+        ValueError: ``visit_key``, ``gamma`` or ``outcome`` out of range.
     """
-    key_N, return_N = turns.state_actions(key), returns(turns, gamma=gamma, outcome=outcome)
+    key_N, return_N = turns.state_actions(visit_key), returns(turns, gamma=gamma, outcome=outcome)
     half_N = turns.episode_N % 2
     return {
-        "key": key,
+        "key": visit_key,
         "visits": visit_table(key_N, return_N),
         "held_out": held_out_returns(key_N, return_N, half_N),
-        "ranking": held_out_ranking(turns.states(key), key_N, return_N, half_N, margin=margin),
+        "ranking": held_out_ranking(turns.states(visit_key), key_N, return_N, half_N, margin=margin),
     }
 
 

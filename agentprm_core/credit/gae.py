@@ -19,7 +19,7 @@ class GaeTargets:
     advantage_BT: torch.Tensor
     """Progress: the target Â_t of M_t − M_{t−1}."""
     before_BT: torch.Tensor
-    """M_{t−1}, with M before the first turn in column 0."""
+    """M_{t−1}, with 0 before the first turn."""
     mask_BT: torch.Tensor
     """bool, whether the turn exists."""
 
@@ -31,7 +31,6 @@ def gae_targets(
     *,
     gamma: float,
     gae_lambda: float,
-    before_first_B: torch.Tensor | None = None,
 ) -> GaeTargets:
     """TD residuals, generalised advantages and targets of whole episodes (paper B §3.3).
 
@@ -40,8 +39,8 @@ def gae_targets(
         Q̂_t = Â_t + M_{t−1},                     Q̂_{T−1} = r
 
     ``values_BT`` holds M_t = Q_φ(s_t, a_t), the score *after* the action of turn t is read, in the outcome's units;
-    ``outcomes_B`` is r. The paper leaves M before the first turn open. The default is 0; ``before_first_B`` takes a
-    learned V(s_0) read at the first observation. It moves Â_0 alone by −M_{−1}: Q̂ does not depend on it.
+    ``outcomes_B`` is r. The paper leaves M before the first turn open: here it is 0. Another value would move Â_0
+    alone, by −M_{−1}: Q̂ does not depend on it.
 
     Closed form: Q̂_t = (1−λ) γ Σ_{k<T−1−t} (γλ)^k M_{t+k} + (γλ)^{T−1−t} r. So λ = 1 gives the discounted outcome, and
     λ = 0 gives γ M_t before the last turn, which teaches nothing but that turn. The sum starts at M_t itself: for
@@ -52,19 +51,18 @@ def gae_targets(
         ValueError: shapes that do not fit, a length outside 1 … T, ``gamma`` outside (0, 1] or
             ``gae_lambda`` outside [0, 1].
     """
-    _check(values_BT, lengths_B, outcomes_B, before_first_B, gamma, gae_lambda)
+    _check(values_BT, lengths_B, outcomes_B, gamma, gae_lambda)
     values_BT = values_BT.detach()
     steps = values_BT.shape[1]
     turn_T = torch.arange(steps, device=values_BT.device)
     mask_BT = turn_T < lengths_B[:, None]
-    first_B = torch.zeros_like(values_BT[:, 0]) if before_first_B is None else before_first_B.detach()
-    before_BT = torch.cat([first_B[:, None].to(values_BT), values_BT[:, :-1]], 1)
+    before_BT = torch.cat([torch.zeros_like(values_BT[:, :1]), values_BT[:, :-1]], 1)
 
     last_BT = turn_T == lengths_B[:, None] - 1
     reached_BT = torch.where(last_BT, outcomes_B[:, None].to(values_BT), gamma * values_BT)
     delta_BT = (reached_BT - before_BT) * mask_BT
     advantage_BT = torch.zeros_like(values_BT)
-    running_B = torch.zeros_like(first_B)
+    running_B = torch.zeros_like(values_BT[:, 0])
     for t in reversed(range(steps)):  # padding holds zeros, so every episode's sum starts at its own end
         running_B = delta_BT[:, t] + gamma * gae_lambda * running_B
         advantage_BT[:, t] = running_B
@@ -81,12 +79,12 @@ def effective_discount(gamma: float, gae_lambda: float) -> float:
     return gamma * gae_lambda / (1 - gamma * (1 - gae_lambda)) if gamma < 1 else 1.0
 
 
-def _check(values_BT, lengths_B, outcomes_B, before_first_B, gamma, gae_lambda) -> None:
+def _check(values_BT, lengths_B, outcomes_B, gamma, gae_lambda) -> None:
     if values_BT.ndim != 2 or 0 in values_BT.shape:
         raise ValueError(f"gae: values must be [episodes, turns] and not empty, not {tuple(values_BT.shape)}")
     rows = values_BT.shape[:1]
-    for name, value in (("lengths", lengths_B), ("outcomes", outcomes_B), ("before_first", before_first_B)):
-        if value is not None and value.shape != rows:
+    for name, value in (("lengths", lengths_B), ("outcomes", outcomes_B)):
+        if value.shape != rows:
             raise ValueError(f"gae: {name} must be [{rows[0]}], one an episode, not {list(value.shape)}")
     if lengths_B.min() < 1 or lengths_B.max() > values_BT.shape[1]:
         raise ValueError(f"gae: lengths must lie in 1 … {values_BT.shape[1]}")

@@ -21,18 +21,18 @@ def grpo_advantages(turns: Turns) -> np.ndarray:
     return turns.per_turn(_standardised(group_E, turns.reward_E))
 
 
-def gigpo_advantages(turns: Turns, *, gamma: float, omega: float, key: str = "state") -> np.ndarray:
+def gigpo_advantages(turns: Turns, *, gamma: float, omega: float, visit_key: str = "state") -> np.ndarray:
     """float64 [N]: A^E + ω A^S, episode and step advantages (Feng et al. 2025, GiGPO, arXiv 2505.10978).
 
     A^E is :func:`grpo_advantages`. A^S compares what the group's episodes did in the same ("anchor") state: the return
     γ^{T−1−t}·R of the turn, standardised over all turns of the group in that state; 0 where a state came once.
 
     Raises:
-        ValueError: ``gamma`` or ``key`` out of range, ``omega`` negative.
+        ValueError: ``gamma`` or ``visit_key`` out of range, ``omega`` negative.
     """
     if omega < 0:
         raise ValueError(f"gigpo.omega: {omega} is negative")
-    anchor_N = digest_pair(turns.states(key), turns.game_N.astype(np.uint64))
+    anchor_N = digest_pair(turns.states(visit_key), turns.game_N.astype(np.uint64))
     step_N = _standardised(anchor_N, returns(turns, gamma=gamma, outcome="binary"))
     return grpo_advantages(turns) + omega * step_N
 

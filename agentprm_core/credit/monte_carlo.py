@@ -22,10 +22,6 @@ OUTCOME_SCALES = ("signed", "binary")
 """What a lost episode is worth: ``signed`` R ∈ {−1, +1}, mapped to [0,1] as (R+1)/2 (paper A), so that the far end of
 a long episode tends to ½; ``binary`` R ∈ {0, 1}, so that it tends to 0."""
 
-DISCOUNTS = ("end", "start")
-"""``end``: γ^{T−1−t}, the return by definition. ``start``: γ^t, what the reference implementation of paper A does, so
-that the last, deciding turn is discounted most; for comparisons only."""
-
 _ROWS = 1 << 17
 
 Shaped = Callable[[Turns, np.ndarray, np.ndarray], np.ndarray]
@@ -44,17 +40,13 @@ class Visits:
     """int64 ≥ 1."""
 
 
-def returns(turns: Turns, *, gamma: float, discount_from: str = "end", outcome: str = "signed") -> np.ndarray:
+def returns(turns: Turns, *, gamma: float, outcome: str = "signed") -> np.ndarray:
     """float64 [N] in [0,1]: the discounted return of each turn, γ^{T−1−t}·R, mapped to [0,1] (paper A §2 step 2).
 
     Raises:
-        ValueError: ``gamma`` outside (0, 1], an unknown ``discount_from`` or ``outcome``.
+        ValueError: ``gamma`` outside (0, 1], an unknown ``outcome``.
     """
-    if discount_from not in DISCOUNTS:
-        raise ValueError(f"label.discount_from: {discount_from!r} is not one of {', '.join(DISCOUNTS)}")
-    steps = turns.turn_N
-    if discount_from == "end":
-        steps = turns.per_turn(turns.lengths_E) - 1 - turns.turn_N
+    steps = turns.per_turn(turns.lengths_E) - 1 - turns.turn_N
     return discounted(turns.per_turn(turns.reward_E), steps, gamma=gamma, outcome=outcome)
 
 
@@ -84,17 +76,15 @@ def visit_statistics(key_N: np.ndarray, return_N: np.ndarray) -> Visits:
     return Visits(mean[key], variance[key], count[key])
 
 
-def monte_carlo_q(
-    turns: Turns, *, gamma: float, key: str, side_N: np.ndarray, discount_from: str = "end", outcome: str = "signed"
-) -> Visits:
+def monte_carlo_q(turns: Turns, *, gamma: float, visit_key: str, side_N: np.ndarray, outcome: str = "signed") -> Visits:
     """Q̂ of every turn: the mean return over the visits to its (s,a) on its own side of the split.
 
     Histories of two games can read alike. They are one key, as in the paper, but never across ``side_N`` (bool [N],
     validation or not): a validation target that holds training returns would flatter the model.
     """
     return visit_statistics(
-        turns.state_actions(key) + side_N.astype(np.uint64),
-        returns(turns, gamma=gamma, discount_from=discount_from, outcome=outcome),
+        turns.state_actions(visit_key) + side_N.astype(np.uint64),
+        returns(turns, gamma=gamma, outcome=outcome),
     )
 
 
@@ -103,8 +93,7 @@ def label_monte_carlo(
     out: Path,
     *,
     gamma: float,
-    key: str,
-    discount_from: str,
+    visit_key: str,
     validation_share: float,
     seed: int,
     outcome: str = "signed",
@@ -112,21 +101,19 @@ def label_monte_carlo(
 ) -> dict[str, float]:
     """Label a dataset of episodes: one row a turn in schema LABELS, sorted by game, episode, turn.
 
-    ``out`` appears whole or not at all, with the same bytes for the same input. ``key`` is one of ``turns.VISIT_KEYS``.
-    ``shaped`` (turns, Q̂ of each, side of each) makes other labels of them (:mod:`agentprm_core.credit.shaping`).
-    Returns counts, the moments of q, and the coverage of *both* keys: the share of turns whose (s,a) was visited at
-    least twice, and the mean visits a key.
+    ``out`` appears whole or not at all, with the same bytes for the same input. ``visit_key`` is one of
+    ``turns.VISIT_KEYS``. ``shaped`` (turns, Q̂ of each, side of each) makes other labels of them
+    (:mod:`agentprm_core.credit.shaping`). Returns counts, the moments of q, and the coverage of *both* keys: the share
+    of turns whose (s,a) was visited at least twice, and the mean visits a key.
 
     Raises:
         FileNotFoundError, ValueError: as :func:`~agentprm_core.credit.turns.read_turns`, :func:`returns` and
             :func:`~agentprm_core.credit.split.validation_games`.
     """
-    check_key(key)
+    check_key(visit_key)
     turns = read_turns(rollouts)
     side = validation_games(turns.games, validation_share, seed)
-    visits = monte_carlo_q(
-        turns, gamma=gamma, key=key, side_N=side[turns.game_N], discount_from=discount_from, outcome=outcome
-    )
+    visits = monte_carlo_q(turns, gamma=gamma, visit_key=visit_key, side_N=side[turns.game_N], outcome=outcome)
     if shaped:
         visits = replace(visits, q_N=shaped(turns, visits.q_N, side[turns.game_N]))
     write_labels(label_batches(turns, visits, side), out)

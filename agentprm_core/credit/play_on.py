@@ -8,7 +8,6 @@ from agentprm_core.credit.branching import History, PlayFrom
 from agentprm_core.errors import DataError
 from agentprm_core.rollout import Player, Start, play
 from agentprm_core.types import Episode
-from agentprm_core.worlds.base import World
 
 
 def play_from_player(player: Player, *, world_name: str, max_turns: int) -> PlayFrom:
@@ -16,13 +15,11 @@ def play_from_player(player: Player, *, world_name: str, max_turns: int) -> Play
 
     Raises (when called) DataError for a history longer than ``max_turns`` or than the player's context.
 
-    The rollout loop reaches each state by replaying the history's actions in a fresh world of ``engine``, because the
-    player has to read them anyway; the clones only matter to players of other kinds.
+    The rollout loop reaches each state by replaying the history's actions in a fresh world: the player has to read them
+    anyway.
     """
 
-    def play_from(
-        worlds: Sequence[World], histories: Sequence[History], seeds: Sequence[int]
-    ) -> list[tuple[float, int]]:
+    def play_from(histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[float, int]]:
         starts = [
             Start(
                 history.game,

@@ -16,11 +16,11 @@ STEEPNESS = 3.0
 _REMEDY = "play more games (rollout.games) or choose another label.shaping"
 
 
-def visited_values(turns: Turns, *, key: str, side_N: np.ndarray, gamma: float) -> np.ndarray:
+def visited_values(turns: Turns, *, visit_key: str, side_N: np.ndarray, gamma: float) -> np.ndarray:
     """float64 [N] in [0,1]: V^μ(s_t) as the mean return over all visits to the state, where μ played the turns itself.
     R ∈ {0, 1}; ``side_N`` as in :func:`agentprm_core.credit.monte_carlo.monte_carlo_q`."""
     return visit_statistics(
-        turns.states(key) + side_N.astype(np.uint64), returns(turns, gamma=gamma, outcome="binary")
+        turns.states(visit_key) + side_N.astype(np.uint64), returns(turns, gamma=gamma, outcome="binary")
     ).q_N
 
 
@@ -45,8 +45,7 @@ def shaped_labels(
     shaping: str,
     alpha: float,
     gamma: float,
-    key: str,
-    discount_from: str,
+    visit_key: str,
     side_N: np.ndarray,
 ) -> np.ndarray:
     """float64 [N] in [0,1]: labels shaped with V^μ, one value a (s,a), which the visits to it share.
@@ -56,11 +55,11 @@ def shaped_labels(
     Raises:
         ValueError: as :func:`blend`, :func:`soft_labels` and :func:`reference_advantage`.
     """
-    key_N = turns.state_actions(key) + side_N.astype(np.uint64)
+    key_N = turns.state_actions(visit_key) + side_N.astype(np.uint64)
     if shaping == "blend":
         advantage_N = reference_advantage(value_N, turns.reward_E, turns.starts_E, gamma=gamma)
         return blend(q_N, visit_statistics(key_N, advantage_N).q_N, alpha=alpha)
-    signed_N = 2 * returns(turns, gamma=gamma, discount_from=discount_from, outcome="signed") - 1
+    signed_N = 2 * returns(turns, gamma=gamma, outcome="signed") - 1
     mean_N = visit_statistics(key_N, potential_shaped(signed_N, value_N, turns.starts_E, gamma=gamma)).q_N
     _, first, back = np.unique(key_N, return_index=True, return_inverse=True)
     return soft_labels(mean_N[first])[back]
@@ -105,8 +104,9 @@ def blend(q_N: np.ndarray, advantage_N: np.ndarray, *, alpha: float) -> np.ndarr
 def potential_shaped(return_N: np.ndarray, value_N: np.ndarray, starts_E: np.ndarray, *, gamma: float) -> np.ndarray:
     """float64 [N]: the reference code's q = G_t + γ V^μ(s_{t+1}) − V^μ(s_t), and G_t alone at the last turn.
 
-    ``return_N`` is the discounted outcome in {−1, +1} units. The reference's G_t is γ^t·R; by definition it is
-    γ^{T−1−t}·R. Both are :func:`agentprm_core.credit.monte_carlo.returns` (2x − 1 of it), by ``discount_from``.
+    ``return_N`` is the discounted outcome in {−1, +1} units: G_t = γ^{T−1−t}·R, 2x − 1 of
+    :func:`agentprm_core.credit.monte_carlo.returns`. The reference code has γ^t·R,
+    which trusts the deciding turn least.
 
     Raises:
         ValueError: ``gamma`` outside (0, 1] or shapes that do not fit.

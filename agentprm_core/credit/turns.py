@@ -58,18 +58,18 @@ class Turns:
         """[N]: each episode's value at each of its turns."""
         return np.repeat(value_E, self.lengths_E)
 
-    def states(self, key: str) -> np.ndarray:
-        """uint64 [N]: equal where the turns are in the same state, in the sense of ``key``.
+    def states(self, visit_key: str) -> np.ndarray:
+        """uint64 [N]: equal where the turns are in the same state, in the sense of ``visit_key``.
 
         A history's digest is the wrapping sum of its texts' digests, each scrambled with its place, so it is a
         difference of running sums over all turns: no loop. Two of n different histories meet with probability
         n²/2⁶⁵: 3·10⁻⁶ for ten million.
 
         Raises:
-            ValueError: ``key`` is not one of :data:`VISIT_KEYS`.
+            ValueError: ``visit_key`` is not one of :data:`VISIT_KEYS`.
         """
-        check_key(key)
-        if key == "state":
+        check_key(visit_key)
+        if visit_key == "state":
             return self.world_N
         place = 2 * self.turn_N.astype(np.uint64)
         seen, done = digest_pair(self.observation_N, place), digest_pair(self.action_N, place + np.uint64(1))
@@ -77,14 +77,14 @@ class Turns:
         offset_E = before[self.starts_E] - seen[self.starts_E]
         return before - self.per_turn(offset_E)
 
-    def state_actions(self, key: str) -> np.ndarray:
+    def state_actions(self, visit_key: str) -> np.ndarray:
         """uint64 [N]: equal where the turns do the same action in the same state."""
-        return digest_pair(self.states(key), digest_pair(self.action_N, np.uint64(1)))
+        return digest_pair(self.states(visit_key), digest_pair(self.action_N, np.uint64(1)))
 
 
-def check_key(key: str) -> None:
-    if key not in VISIT_KEYS:
-        raise ValueError(f"label.key: {key!r} is not one of {', '.join(VISIT_KEYS)}")
+def check_key(visit_key: str) -> None:
+    if visit_key not in VISIT_KEYS:
+        raise ValueError(f"label.key: {visit_key!r} is not one of {', '.join(VISIT_KEYS)}")
 
 
 def shards(paths: Path | Sequence[Path]) -> list[Path]:

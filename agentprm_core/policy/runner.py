@@ -15,18 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from agentprm_core.policy.cache import KeyValueCache, slot_bytes
+from agentprm_core.policy.likelihood import action_log_likelihood
 from agentprm_core.policy.llama import LlamaTrunk, is_kin
 from agentprm_core.policy.slot_attention import Plan, Queries, attend, past_masks
 
@@ -64,7 +63,7 @@ class CachedModel:
         trunk = getattr(base, base.base_model_prefix)
         self._trunk = LlamaTrunk(trunk, context) if is_kin(base) else _HookedTrunk(trunk)
         self._head: nn.Module = base.score if hasattr(base, "score") else base.get_output_embeddings()
-        self._vocabulary = partial(F.linear, weight=base.get_input_embeddings().weight)
+        self._embedding = base.get_input_embeddings().weight
         self.device, self.context = base.device, context
         self.cache = KeyValueCache(slots=slots, device=base.device, **_sizes(config, context + branch_room, base.dtype))
         self._groups = config.num_attention_heads // config.num_key_value_heads
@@ -100,11 +99,16 @@ class CachedModel:
         return self._head(hidden).float()
 
     @torch.inference_mode()
-    def token_nll(self, hidden_RW: torch.Tensor, ids_R: torch.Tensor) -> torch.Tensor:
-        """(R,) nats: −log of the probability of each token after the place with this hidden state, through the
-        transposed embedding, float32. For models whose embedding is also their output."""
-        logits_RV = self._vocabulary(hidden_RW).float()
-        return logits_RV.logsumexp(-1) - logits_RV.gather(1, ids_R[:, None])[:, 0]
+    def log_likelihood(
+        self,
+        hidden_NW: torch.Tensor,
+        ids_N: torch.Tensor,
+        parent_N: torch.Tensor,
+        end_M: torch.Tensor,
+        span_M: torch.Tensor,
+    ) -> torch.Tensor:
+        """As :func:`agentprm_core.policy.likelihood.action_log_likelihood`, with the model's own embedding."""
+        return action_log_likelihood(hidden_NW, self._embedding, ids_N, parent_N, end_M, span_M)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 
 from agentprm_core.errors import DataError
-from agentprm_core.prm.model import action_logits, token_nll
+from agentprm_core.policy.likelihood import token_nll
+from agentprm_core.prm.model import action_logits, embedding
 from agentprm_core.training.packing import Row
 from agentprm_core.training.trainer import Losses, Objective
 
@@ -80,6 +81,6 @@ def _objective(
         return Losses(main, metrics)
     of_world_N = batch["observation"] > 0
     hidden_PW = out.hidden_states[-1][0, batch["parent"][of_world_N]]
-    surprised = token_nll(model, hidden_PW, batch["input_ids"][of_world_N]).sum()
+    surprised = token_nll(hidden_PW, embedding(model), batch["input_ids"][of_world_N]).sum()
     metrics["observation_loss"] = (surprised.detach(), of_world_N.sum())
     return Losses(main + observation_weight * surprised, metrics)

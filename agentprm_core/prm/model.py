@@ -7,7 +7,7 @@ as the policy it starts from does. Which action fits a state the policy knows be
 score is read after the action, where that is gone. κ = 0 (the papers) leaves the comparison to be learnt anew from
 labels; with κ > 0 the trunk's log-likelihood is where the PRM starts from, and labels move it (ours).
 
-Shapes: ``N`` packed tokens, ``M`` scored actions, ``P`` tokens of those.
+Shapes: ``N`` packed tokens, ``M`` scored actions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import copy
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from agentprm_core.errors import DataError
+from agentprm_core.policy.likelihood import action_log_likelihood
 from agentprm_core.training.attention import forward
 
 
@@ -67,26 +67,23 @@ def action_logits(prm: torch.nn.Module, batch: dict, scored_N: torch.Tensor, **o
         options["output_hidden_states"] = True
     out = forward(prm, batch, **options)
     logit_M = out.logits[0, scored_N, 0].float()
-    return (
-        logit_M + weight * _log_likelihood(prm, batch, out.hidden_states[-1][0], scored_N) if weight else logit_M
-    ), out
-
-
-def token_nll(prm: torch.nn.Module, hidden_PW: torch.Tensor, ids_P: torch.Tensor) -> torch.Tensor:
-    """(P,) nats: −log π_φ of each token after the token with this hidden state, float32."""
-    embedding_VW = getattr(prm, "module", prm).get_input_embeddings().weight
-    return F.cross_entropy((hidden_PW @ embedding_VW.T).float(), ids_P, reduction="none")
-
-
-def _log_likelihood(prm: torch.nn.Module, batch: dict, hidden_NW: torch.Tensor, scored_N: torch.Tensor) -> torch.Tensor:
-    """(M,) log π_φ(a | s) of the actions that end where ``scored_N``."""
+    if not weight:
+        return logit_M, out
     end_M = scored_N.nonzero()[:, 0]
-    span_M = batch["span"][end_M].long()
-    action_P = torch.repeat_interleave(torch.arange(len(end_M), device=end_M.device), span_M)
-    within_P = torch.arange(len(action_P), device=end_M.device) - (span_M.cumsum(0) - span_M)[action_P]
-    token_P = (end_M - span_M + 1)[action_P] + within_P
-    nll_P = token_nll(prm, hidden_NW[batch["parent"][token_P]], batch["input_ids"][token_P])
-    return nll_P.new_zeros(len(end_M)).index_add(0, action_P, -nll_P)
+    spoken_M = action_log_likelihood(
+        out.hidden_states[-1][0],
+        embedding(prm),
+        batch["input_ids"],
+        batch["parent"],
+        end_M,
+        batch["span"][end_M].long(),
+    )
+    return logit_M + weight * spoken_M, out
+
+
+def embedding(prm: torch.nn.Module) -> torch.Tensor:
+    """[V, W] of a PRM, wrapped for several processes or not."""
+    return getattr(prm, "module", prm).get_input_embeddings().weight
 
 
 def _with_adapter_of(policy: PreTrainedModel, prm: PreTrainedModel) -> PreTrainedModel:

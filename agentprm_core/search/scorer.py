@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from agentprm_core.policy.conversations import Conversation, Conversations
@@ -24,6 +22,8 @@ from agentprm_core.prm.rows import action_tokens
 
 BRANCH_ROOM = 128
 """Tokens of candidates read in one go for a state; more are read in rounds."""
+_UNREAD = 0
+"""A history's own token and parent: nobody asks how likely it was."""
 
 
 class Scorer(Protocol):
@@ -120,27 +120,20 @@ class PrmScorer:
         hidden_RW = runner.extend(extensions)
         if not self._likelihood:
             return runner.head(hidden_RW)[:, 0]
-        # read were, of each extension (E) in turn, the last token of its history and its branches (B) end to end
-        branches = list(chain.from_iterable(extension.branches for extension in extensions))
-        length_B = np.array([len(branch) for branch in branches])
-        extension_B = np.repeat(np.arange(len(extensions)), [len(extension.branches) for extension in extensions])
-        start_B = np.cumsum(length_B) - length_B  # among the tokens of branches alone
-        first_B = start_B + extension_B + 1
-        history_B = first_B[np.searchsorted(extension_B, extension_B)] - 1
-        parents = np.arange(length_B.sum()) + np.repeat(extension_B, length_B)
-        parents[start_B] = history_B
-        ends, parents, tokens, of_branch = (
-            torch.from_numpy(x).to(runner.device)
-            for x in (
-                first_B + length_B - 1,
-                parents,
-                np.array(list(chain.from_iterable(branches))),
-                np.repeat(np.arange(len(branches)), length_B),
-            )
-        )
-        score_B = runner.head(hidden_RW.index_select(0, ends))[:, 0]
-        nll_P = runner.token_nll(hidden_RW.index_select(0, parents), tokens)
-        return score_B + self._likelihood * score_B.new_zeros(len(ends)).index_add(0, of_branch, -nll_P)
+        # read were, of each extension in turn, the last token of its history and its branches (B) end to end
+        ids, parents, ends, spans = [], [], [], []
+        for extension in extensions:
+            history = len(ids)
+            ids.append(_UNREAD)
+            parents.append(_UNREAD)
+            for branch in extension.branches:
+                parents += (history, *range(len(ids), len(ids) + len(branch) - 1))
+                ids += branch
+                ends.append(len(ids) - 1)
+                spans.append(len(branch))
+        ids, parents, end_B, span_B = (torch.tensor(x, device=runner.device) for x in (ids, parents, ends, spans))
+        score_B = runner.head(hidden_RW.index_select(0, end_B))[:, 0]
+        return score_B + self._likelihood * runner.log_likelihood(hidden_RW, ids, parents, end_B, span_B)
 
     def _fitting(self, branches: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """As many as there is room for, at least one."""

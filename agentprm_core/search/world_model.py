@@ -1,6 +1,6 @@
-"""What the world will say: a model that learnt it from rollouts, or the engine itself as the perfect one.
+"""What the world will say: a model that learnt it from rollouts.
 
-A learnt model has the policy's architecture and is trained as the policy is
+The model has the policy's architecture and is trained as the policy is
 (:func:`agentprm_core.improve.sft.train_sft`), with the loss on the observations instead of the actions. It decodes as
 the policy does, too, with the roles exchanged: actions are what it reads, observations what it writes. A world that is
 over says nothing: a won episode is trained on with an empty observation at its end.
@@ -8,7 +8,7 @@ over says nothing: a won episode is trained on with an empty observation at its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -19,8 +19,7 @@ from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import ACT, Renderer
 from agentprm_core.policy.sampler import Sampler
-from agentprm_core.types import Episode, Game
-from agentprm_core.worlds import World, make_world
+from agentprm_core.types import Episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,42 +50,6 @@ class WorldModel(Protocol):
 
     def close(self, seat: int) -> int:
         """Give the seat back; returns the tokens read for it."""
-
-
-class EngineModel:
-    """The engine as a perfect model: the upper bound. It knows the games by the seeds of their starts."""
-
-    def __init__(self, games: Mapping[int, Game], *, world_name: str) -> None:
-        self._games, self._world_name = games, world_name
-        self._worlds: dict[int, World] = {}
-        self._opened = 0
-
-    def open(self, seed: int) -> int:
-        world = make_world(self._world_name)
-        world.reset(self._games[seed])
-        return self._keep(world)
-
-    def fork(self, seat: int) -> int:
-        return self._keep(self._worlds[seat].clone())
-
-    def see(self, seat: int, observation: str) -> None:
-        """It knows."""
-
-    def tell(self, seat: int, action: str) -> None:
-        self._worlds[seat].step(action)
-
-    def imagine(self, asked: Sequence[tuple[int, str]]) -> list[Imagined | None]:
-        seen = [self._worlds[seat].step(action) for seat, action in asked]
-        return [Imagined(observation.text, observation.done) for observation in seen]
-
-    def close(self, seat: int) -> int:
-        del self._worlds[seat]
-        return 0
-
-    def _keep(self, world: World) -> int:
-        self._opened += 1
-        self._worlds[self._opened] = world
-        return self._opened
 
 
 class LearntModel:

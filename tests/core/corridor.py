@@ -82,11 +82,12 @@ def play(seed: int, index: int = 0, game_id: str = GAME.id) -> Episode:
     return Episode(game_id, index, seed, tuple(turns), observation.reward == 1)
 
 
-def play_on(worlds, histories, seeds) -> list[tuple[bool, int]]:
-    """π from where each world stands: the ``PlayFrom`` of branching rollouts."""
+def play_on(histories, seeds) -> list[tuple[bool, int]]:
+    """π from where each history ends: the ``PlayFrom`` of branching rollouts."""
     answers = []
-    for world, seed in zip(worlds, seeds):
-        rng, steps = np.random.default_rng(seed), 0
+    for history, seed in zip(histories, seeds):
+        rng, steps, world = np.random.default_rng(seed), 0, Corridor()
+        world.cell = int(history.observation.text.split()[-1])
         while not world.over:
             world.step(ACTIONS[int(rng.random() < RIGHT[world.cell])])
             steps += 1

@@ -1,4 +1,4 @@
-"""Branching targets: the aggregation by hand, clones left alone, seeds that do not depend on company, bad input."""
+"""Branching targets: the aggregation by hand, seeds that do not depend on company, bad input."""
 
 from dataclasses import replace
 
@@ -46,8 +46,8 @@ def test_points_stand_after_each_turn():
     episode = play(3)
     for t, point in enumerate(points(3)):
         assert point.history.turns == episode.turns[: t + 1]
-        assert point.history.observation.text == f"you are in cell {point.world.cell}"
-    assert point.world.over and point.history.observation.reward == episode.won
+        assert t + 1 == episode.length or point.history.observation.text == episode.turns[t + 1].observation
+    assert point.history.observation.done and point.history.observation.reward == episode.won
 
 
 def test_a_point_gets_the_same_rollouts_in_any_company():
@@ -56,13 +56,12 @@ def test_a_point_gets_the_same_rollouts_in_any_company():
     for i, point in enumerate(some):
         assert q_of([point]).q_P[0] == together.q_P[i]
     np.testing.assert_array_equal(q_of(some[::-1]).q_P[::-1], together.q_P)
-    assert [p.world.cell for p in some] == [p.world.cell for p in points()]  # the points' own worlds were not stepped
 
 
 def test_a_won_episode_is_not_played_on():
     episode = next(e for e in map(play, range(100)) if e.won)
     last = list(points_of_episode(Corridor(), GAME, episode))[-1]
-    found = q_of([last], play_from=lambda worlds, histories, seeds: [])
+    found = q_of([last], play_from=lambda histories, seeds: [])
     assert (found.q_P.tolist(), found.visits_P.tolist(), found.played_P.tolist()) == ([1.0], [1], [0])
 
 
@@ -94,7 +93,7 @@ def test_what_a_label_costs():
     episode = next(e for e in map(play, range(100)) if e.won and e.length > 1)
     options = dict(rollouts=2, gamma=0.9, validation_share=0.0, seed=5)
     labels = label_branching(
-        [episode], {GAME.id: GAME}, Corridor, lambda worlds, *_: [(True, 3)] * len(worlds), **options
+        [episode], {GAME.id: GAME}, Corridor, lambda histories, _: [(True, 3)] * len(histories), **options
     )
     assert labels["played"].to_pylist() == [6] * (episode.length - 1) + [0]  # an action that won needs no play
 
@@ -103,7 +102,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match=r"label\.rollouts: 0 is not at least 1"):
         q_of(points(), rollouts=0)
     with pytest.raises(ValueError, match="play_from: 1 outcomes for"):
-        q_of(points(), play_from=lambda worlds, histories, seeds: [(True, 0)])
+        q_of(points(), play_from=lambda histories, seeds: [(True, 0)])
 
     class Elsewhere(Corridor):
         def _look(self):
@@ -151,21 +150,19 @@ def test_playing_on_by_the_rollout_loop(monkeypatch):
     monkeypatch.setitem(worlds._OURS, "corridor", "tests.core.corridor:CORRIDOR")
     left, right = (history_after(action) for action in ACTIONS)
     play_from = play_from_player(Walker(), world_name="corridor", max_turns=5)
-    assert play_from([], [left, left, right], [2, 3, 4]) == [
+    assert play_from([left, left, right], [2, 3, 4]) == [
         (1.0, 4),
         (0.0, 1),
         (1.0, 2),
     ]  # the second walks off the lost end
     reasoning, player = history_after("right", "left"), Walker()
     reasoning = replace(reasoning, turns=tuple(turn._replace(reason="so") for turn in reasoning.turns))
-    play_from_player(player, world_name="corridor", max_turns=5)([], [reasoning], [2])
+    play_from_player(player, world_name="corridor", max_turns=5)([reasoning], [2])
     assert player.told[:3] == [("right", "so"), ("left", "so"), ("right", "")]
     at_the_limit = play_from_player(Walker(), world_name="corridor", max_turns=1)
-    assert at_the_limit([], [right], [4]) == [(0.0, 0)]
+    assert at_the_limit([right], [4]) == [(0.0, 0)]
     with pytest.raises(ValueError, match="2 turns of history, of which the player took in 1"):
-        play_from_player(Walker(context=1), world_name="corridor", max_turns=5)(
-            [], [history_after("right", "left")], [4]
-        )
+        play_from_player(Walker(context=1), world_name="corridor", max_turns=5)([history_after("right", "left")], [4])
 
 
 def history_after(*actions):

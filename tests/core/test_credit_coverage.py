@@ -52,17 +52,17 @@ def test_ranking_by_hand():
 def test_report_on_the_corridor():
     episodes = [play(i, i) for i in range(400)]
     turns = turns_from_table(episodes_to_table(episodes, iteration=0, method="", policy=""))
-    report = coverage_report(turns, key="state", gamma=0.9)
+    report = coverage_report(turns, visit_key="state", gamma=0.9)
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert sum(row["turns"] for row in report["visits"]) == len(turns.turn_N)
     assert report["held_out"]["share"] == 1
     assert report["held_out"]["correlation"] > 0.5
     assert report["held_out"]["mse"] < 0.8 * report["held_out"]["mse_of_mean"]
     assert report["ranking"] == report["ranking"] | {"pairs": 4, "agree": 4}  # right is better in all four cells
-    by_history = coverage_report(turns, key="history", gamma=0.9)
+    by_history = coverage_report(turns, visit_key="history", gamma=0.9)
     assert by_history["held_out"]["share"] < 1
 
 
 def test_a_single_turn_has_figures_that_are_undefined():
-    report = coverage_report(turns_from_table(table(("g", 0, ["a"], True))), key="history", gamma=1)
+    report = coverage_report(turns_from_table(table(("g", 0, ["a"], True))), visit_key="history", gamma=1)
     assert report["held_out"]["turns"] == 0 and report["held_out"]["correlation"] is None

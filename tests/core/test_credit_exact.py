@@ -33,7 +33,7 @@ def truth_of(episodes, outcome="binary", gamma=GAMMA):
 def monte_carlo(episodes, key, outcome="binary"):
     turns = turns_from_table(episodes_to_table(episodes, iteration=0, method="", policy=""))
     side = np.zeros(len(turns.turn_N), bool)
-    return monte_carlo_q(turns, gamma=GAMMA, key=key, side_N=side, outcome=outcome).q_N
+    return monte_carlo_q(turns, gamma=GAMMA, visit_key=key, side_N=side, outcome=outcome).q_N
 
 
 def gae(episodes, gamma, gae_lambda, model):

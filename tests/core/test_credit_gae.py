@@ -13,14 +13,13 @@ def batch(seed, rows=5, longest=7):
     values = torch.rand(rows, longest, generator=rng, dtype=torch.float64)
     lengths = torch.randint(1, longest + 1, (rows,), generator=rng)
     outcomes = torch.randint(0, 2, (rows,), generator=rng).double()
-    before = torch.rand(rows, generator=rng, dtype=torch.float64)
-    return values, lengths, outcomes, before
+    return values, lengths, outcomes
 
 
-def by_definition(m, r, gamma, gae_lambda, first):
+def by_definition(m, r, gamma, gae_lambda):
     """One episode: the sums as the paper writes them."""
     last = len(m) - 1
-    before = [first, *m[:-1]]
+    before = [0.0, *m[:-1]]
     delta = [(r if t == last else gamma * m[t]) - before[t] for t in range(last + 1)]
     advantage = [sum((gamma * gae_lambda) ** k * delta[t + k] for k in range(last + 1 - t)) for t in range(last + 1)]
     return [a + b for a, b in zip(advantage, before)], advantage
@@ -31,16 +30,12 @@ def by_definition(m, r, gamma, gae_lambda, first):
     seed=st.integers(0, 10_000),
     gamma=st.floats(0.1, 1.0),
     gae_lambda=st.floats(0.0, 1.0),
-    with_value=st.booleans(),
 )
-def test_equals_the_double_loop(seed, gamma, gae_lambda, with_value):
-    values, lengths, outcomes, before = batch(seed)
-    got = gae_targets(
-        values, lengths, outcomes, gamma=gamma, gae_lambda=gae_lambda, before_first_B=before if with_value else None
-    )
+def test_equals_the_double_loop(seed, gamma, gae_lambda):
+    values, lengths, outcomes = batch(seed)
+    got = gae_targets(values, lengths, outcomes, gamma=gamma, gae_lambda=gae_lambda)
     for b, n in enumerate(lengths.tolist()):
-        first = before[b].item() if with_value else 0.0
-        q, advantage = by_definition(values[b, :n].tolist(), outcomes[b].item(), gamma, gae_lambda, first)
+        q, advantage = by_definition(values[b, :n].tolist(), outcomes[b].item(), gamma, gae_lambda)
         torch.testing.assert_close(got.q_BT[b, :n].tolist(), q, rtol=0, atol=1e-12)
         torch.testing.assert_close(got.advantage_BT[b, :n].tolist(), advantage, rtol=0, atol=1e-12)
         assert got.mask_BT[b].tolist() == [True] * n + [False] * (values.shape[1] - n)
@@ -48,15 +43,13 @@ def test_equals_the_double_loop(seed, gamma, gae_lambda, with_value):
     torch.testing.assert_close(got.q_BT, (got.advantage_BT + got.before_BT) * got.mask_BT)
 
 
-@pytest.mark.parametrize("with_value", [False, True])
-def test_closed_forms(with_value):
-    values, lengths, outcomes, before = batch(1)
-    first = before if with_value else None
-    whole = gae_targets(values, lengths, outcomes, gamma=1, gae_lambda=1, before_first_B=first)
+def test_closed_forms():
+    values, lengths, outcomes = batch(1)
+    whole = gae_targets(values, lengths, outcomes, gamma=1, gae_lambda=1)
     torch.testing.assert_close(whole.q_BT, outcomes[:, None] * whole.mask_BT)
     torch.testing.assert_close(whole.advantage_BT, (outcomes[:, None] - whole.before_BT) * whole.mask_BT)
 
-    one_step = gae_targets(values, lengths, outcomes, gamma=0.9, gae_lambda=0, before_first_B=first)
+    one_step = gae_targets(values, lengths, outcomes, gamma=0.9, gae_lambda=0)
     last = torch.arange(values.shape[1]) == lengths[:, None] - 1
     by_hand = torch.where(last, outcomes[:, None], 0.9 * values) * one_step.mask_BT
     torch.testing.assert_close(one_step.q_BT, by_hand)
@@ -69,7 +62,7 @@ def test_closed_forms(with_value):
 
 
 def test_what_lies_in_the_padding_does_not_matter():
-    values, lengths, outcomes, _ = batch(2)
+    values, lengths, outcomes = batch(2)
     outside = torch.arange(values.shape[1]) >= lengths[:, None]
     a = gae_targets(values, lengths, outcomes, gamma=0.95, gae_lambda=0.95)
     b = gae_targets(values.masked_fill(outside, 1e6), lengths, outcomes, gamma=0.95, gae_lambda=0.95)
@@ -78,7 +71,7 @@ def test_what_lies_in_the_padding_does_not_matter():
 
 
 def test_targets_carry_no_gradient_and_keep_the_dtype():
-    values, lengths, outcomes, _ = batch(3)
+    values, lengths, outcomes = batch(3)
     got = gae_targets(values.float().requires_grad_(), lengths, outcomes, gamma=1, gae_lambda=0.95)
     assert not got.q_BT.requires_grad and got.q_BT.dtype == torch.float32
 
@@ -91,12 +84,11 @@ def test_targets_carry_no_gradient_and_keep_the_dtype():
         ({"lengths_B": torch.tensor([0, 7, 1, 1, 1])}, "lengths must lie in 1 … 7"),
         ({"lengths_B": torch.tensor([8, 7, 1, 1, 1])}, "lengths must lie in 1 … 7"),
         ({"outcomes_B": torch.ones(4)}, r"outcomes must be \[5\], one an episode, not \[4\]"),
-        ({"before_first_B": torch.ones(5, 1)}, r"before_first must be \[5\], one an episode, not \[5, 1\]"),
         ({"values_BT": torch.ones(5)}, r"values must be \[episodes, turns\] and not empty, not \(5,\)"),
     ],
 )
 def test_bad_input(changes, message):
-    values, lengths, outcomes, _ = batch(4)
+    values, lengths, outcomes = batch(4)
     given_ = dict(values_BT=values, lengths_B=lengths, outcomes_B=outcomes, gamma=1.0, gae_lambda=0.95)
     with pytest.raises(ValueError, match=message):
         gae_targets(**given_ | changes)

@@ -24,7 +24,7 @@ def test_gigpo():
     # at the start of g: returns 0.5 and 0; the state after a came once; h has no spread, whatever its states are
     turns = turns_from_table(ROWS)
     for key in ("state", "history"):
-        np.testing.assert_allclose(gigpo_advantages(turns, gamma=0.5, omega=2.0, key=key), [3, 1, -3, 0, 0])
+        np.testing.assert_allclose(gigpo_advantages(turns, gamma=0.5, omega=2.0, visit_key=key), [3, 1, -3, 0, 0])
     np.testing.assert_allclose(gigpo_advantages(turns, gamma=0.5, omega=0.0), grpo_advantages(turns))
 
 

@@ -19,17 +19,15 @@ from tests.core.corridor import table
 FIVE = table(("g", 0, list("abcde"), True))
 
 
-def q_of(rows, *, gamma=0.9, key="history", **options):
+def q_of(rows, *, gamma=0.9, visit_key="history", **options):
     turns = turns_from_table(rows)
-    return monte_carlo_q(turns, gamma=gamma, key=key, side_N=np.zeros(len(turns.turn_N), bool), **options)
+    return monte_carlo_q(turns, gamma=gamma, visit_key=visit_key, side_N=np.zeros(len(turns.turn_N), bool), **options)
 
 
 def test_five_turns_by_hand():
     # won: returns 0.9^4 … 0.9^0, mapped by (x + 1) / 2
     by_hand = [0.82805, 0.8645, 0.905, 0.95, 1.0]
     np.testing.assert_allclose(q_of(FIVE).q_N, by_hand)
-    # the reference counts from the start, and trusts the deciding turn least
-    np.testing.assert_allclose(q_of(FIVE, discount_from="start").q_N, by_hand[::-1])
     lost = table(("g", 0, list("abcde"), False))
     np.testing.assert_allclose(q_of(lost).q_N, [0.17195, 0.1355, 0.095, 0.05, 0.0])
     np.testing.assert_allclose(q_of(FIVE, outcome="binary").q_N, [0.6561, 0.729, 0.81, 0.9, 1.0])
@@ -50,7 +48,7 @@ def test_the_state_key_merges_what_histories_keep_apart():
     world = rows.column_names.index("state_key")
     rows = rows.set_column(world, "state_key", pa.array(["s", "sa", "sab", "s", "sb", "sab"]))
     np.testing.assert_array_equal(q_of(rows).visits_N, 1)
-    np.testing.assert_array_equal(q_of(rows, key="state").visits_N, [1, 1, 2, 1, 1, 2])
+    np.testing.assert_array_equal(q_of(rows, visit_key="state").visits_N, [1, 1, 2, 1, 1, 2])
     assert coverage_of_keys(turns_from_table(rows)) == {
         "coverage_history": 0.0,
         "visits_per_key_history": 1.0,
@@ -62,8 +60,8 @@ def test_the_state_key_merges_what_histories_keep_apart():
 def test_games_that_read_alike_are_one_key_but_not_across_the_split():
     rows = table(("g", 0, ["a"], True), ("h", 0, ["a"], False))
     turns = turns_from_table(rows)
-    same = monte_carlo_q(turns, gamma=1, key="history", side_N=np.array([False, False]))
-    apart = monte_carlo_q(turns, gamma=1, key="history", side_N=np.array([False, True]))
+    same = monte_carlo_q(turns, gamma=1, visit_key="history", side_N=np.array([False, False]))
+    apart = monte_carlo_q(turns, gamma=1, visit_key="history", side_N=np.array([False, True]))
     assert same.q_N.tolist() == [0.5, 0.5]
     assert apart.q_N.tolist() == [1.0, 0.0]
 
@@ -114,7 +112,7 @@ def some_games(n=40, episodes=3, seed=0):
 
 
 def label(rollouts, out, **changes):
-    options = dict(gamma=0.95, key="history", discount_from="end", validation_share=0.25, seed=3)
+    options = dict(gamma=0.95, visit_key="history", validation_share=0.25, seed=3)
     return label_monte_carlo(rollouts, out, **options | changes)
 
 
@@ -156,8 +154,7 @@ def test_a_games_side_does_not_depend_on_the_others():
     ("changes", "message"),
     [
         ({"gamma": 0.0}, r"label.gamma: 0.0 is not in \(0, 1\]"),
-        ({"key": "text"}, "label.key: 'text' is not one of history, state"),
-        ({"discount_from": "middle"}, "label.discount_from: 'middle' is not one of end, start"),
+        ({"visit_key": "text"}, "label.key: 'text' is not one of history, state"),
         ({"outcome": "ternary"}, "label.outcome: 'ternary' is not one of signed, binary"),
         ({"validation_share": 1.0}, r"label.validation_share: 1.0 is not in \[0, 1\)"),
         ({"validation_share": 1e-9}, "every game is for training; play more games or choose another seed"),

@@ -64,7 +64,7 @@ def walked():
 def test_values_from_visits_and_from_scores_are_those_of_the_corridor(walked):
     turns, q_N, v_N = walked
     nobody = np.zeros(len(q_N), bool)
-    np.testing.assert_allclose(visited_values(turns, key="state", side_N=nobody, gamma=GAMMA), v_N, atol=0.05)
+    np.testing.assert_allclose(visited_values(turns, visit_key="state", side_N=nobody, gamma=GAMMA), v_N, atol=0.05)
     found = scored_values(q_N.astype(np.float32), turns, gamma=GAMMA)
     first = np.isin(np.arange(len(q_N)), turns.starts_E)
     np.testing.assert_allclose(found[~first], v_N[~first], atol=1e-6)
@@ -76,8 +76,8 @@ def test_values_from_visits_and_from_scores_are_those_of_the_corridor(walked):
 def test_with_true_values_the_blend_takes_its_share_of_the_labels_noise_away(walked, alpha):
     turns, q_N, v_N = walked
     nobody = np.zeros(len(q_N), bool)
-    noisy_N = monte_carlo_q(turns, gamma=GAMMA, key="state", side_N=nobody, outcome="binary").q_N
-    how = {"shaping": "blend", "alpha": alpha, "gamma": GAMMA, "key": "state", "discount_from": "end"}
+    noisy_N = monte_carlo_q(turns, gamma=GAMMA, visit_key="state", side_N=nobody, outcome="binary").q_N
+    how = {"shaping": "blend", "alpha": alpha, "gamma": GAMMA, "visit_key": "state"}
     label_N = shaped_labels(turns, noisy_N, v_N, **how, side_N=nobody)
     exact_N = (1 - alpha) * q_N + alpha * (q_N - v_N + 1) / 2  # A = Q − V
     np.testing.assert_allclose(label_N - exact_N, (1 - alpha) * (noisy_N - q_N), atol=1e-12)
@@ -87,14 +87,14 @@ def test_with_true_values_the_blend_takes_its_share_of_the_labels_noise_away(wal
 def test_the_codes_labels_by_a_dictionary(walked):
     turns, q_N, v_N = walked
     side_N = turns.episode_N % 3 == 0
-    how = {"shaping": "potential", "alpha": 0.5, "gamma": GAMMA, "key": "state", "discount_from": "start"}
+    how = {"shaping": "potential", "alpha": 0.5, "gamma": GAMMA, "visit_key": "state"}
     label_N = shaped_labels(turns, q_N, v_N, **how, side_N=side_N)
     seen: dict[tuple, list[float]] = {}
     names = list(zip(turns.world_N.tolist(), turns.action_N.tolist(), side_N.tolist()))
     ends = set((np.append(turns.starts_E[1:], len(q_N)) - 1).tolist())
-    won_N = turns.per_turn(turns.won_E)
+    won_N, length_N = turns.per_turn(turns.won_E), turns.per_turn(turns.lengths_E)
     for n, name in enumerate(names):
-        q = GAMMA ** int(turns.turn_N[n]) * (1 if won_N[n] else -1)
+        q = GAMMA ** int(length_N[n] - 1 - turns.turn_N[n]) * (1 if won_N[n] else -1)
         seen.setdefault(name, []).append(q if n in ends else q + GAMMA * v_N[n + 1] - v_N[n])
     keys = {name: number for number, name in enumerate(seen)}
     expected = soft_labels(np.array([np.mean(values) for values in seen.values()]))

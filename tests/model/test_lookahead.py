@@ -12,7 +12,7 @@ from agentprm_core.rollout import play, starts
 from agentprm_core.search.best_of_n import Chooser
 from agentprm_core.search.lookahead import Lookahead
 from agentprm_core.search.world_model import (
-    EngineModel,
+    Imagined,
     LearntModel,
     exchanged,
     observation_accuracy,
@@ -20,7 +20,7 @@ from agentprm_core.search.world_model import (
     with_end,
 )
 from agentprm_core.types import Game
-from agentprm_core.worlds import Observation, WorldSpec
+from agentprm_core.worlds import Observation, WorldSpec, make_world
 from tasks.playing import DecodingConfig, play_games
 from tests.model import text_world
 
@@ -93,6 +93,42 @@ class SeesTheTarget:
         seat = max(self.seen, default=0) + 1
         self.seen[seat] = text
         return seat
+
+
+class EngineModel:
+    """The world itself as a perfect model. It knows the games by the seeds of their starts."""
+
+    def __init__(self, games, world_name):
+        self._games, self._world_name = games, world_name
+        self._worlds = {}
+        self._opened = 0
+
+    def open(self, seed):
+        world = make_world(self._world_name)
+        world.reset(self._games[seed])
+        return self._keep(world)
+
+    def fork(self, seat):
+        return self._keep(self._worlds[seat].clone())
+
+    def see(self, seat, observation):
+        """It knows."""
+
+    def tell(self, seat, action):
+        self._worlds[seat].step(action)
+
+    def imagine(self, asked):
+        seen = [self._worlds[seat].step(action) for seat, action in asked]
+        return [Imagined(observation.text, observation.done) for observation in seen]
+
+    def close(self, seat):
+        del self._worlds[seat]
+        return 0
+
+    def _keep(self, world):
+        self._opened += 1
+        self._worlds[self._opened] = world
+        return self._opened
 
 
 @pytest.fixture(scope="module")

@@ -16,15 +16,12 @@ import pytest
 import torch
 from transformers.utils.import_utils import is_serve_available
 
-from agentprm_core.policy.models import Checkpoint, save_checkpoint
+from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.policy.prompt import chat_message
 from agentprm_core.policy.requests import Patience, ServerError
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.server import Endpoint, ServerPlayer
-from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
-from agentprm_core.search.best_of_n import BestOfN, Chooser
-from agentprm_core.search.server_scorer import ServerScorer
 from tests.model import toy
 
 GAMES = [toy.game(n) for n in range(6)]
@@ -43,8 +40,7 @@ class Completions(BaseHTTPRequestHandler):
         if status is None:
             self.close_connection = True  # hangs up without a word
             return
-        does = score if self.path == "/pooling" else complete
-        answer = json.dumps(does(body, self.server.policy) if status == 200 else {"error": "no"}).encode()
+        answer = json.dumps(complete(body, self.server.policy) if status == 200 else {"error": "no"}).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -69,16 +65,6 @@ def complete(body, policy):
     said = written[0, len(ids) :].tolist()
     usage = {"prompt_tokens": len(ids), "completion_tokens": len(said)}
     return {"choices": [{"text": policy.tokenizer.decode(said, skip_special_tokens=True)}], "usage": usage}
-
-
-def score(body, prm):
-    assert (body["task"], body["use_activation"]) == ("token_classify", False)
-    data = []
-    for index, text in enumerate(body["input"]):
-        ids = prm.tokenizer.encode(text, add_special_tokens=False)
-        with LOCK, torch.inference_mode():
-            data.append({"index": index, "data": prm.model(torch.tensor([ids])).logits[0].tolist()})
-    return {"data": data[::-1]}
 
 
 @contextmanager
@@ -197,26 +183,6 @@ def test_values_out_of_range_are_refused():
         Endpoint(url="http://localhost", model="toy", speech="telepathy")
     with pytest.raises(ValueError, match="seats 0 must be at least 1"):
         ServerPlayer(Endpoint("u", "m", "text"), seats=0, context=9, temperature=0, max_action_tokens=8)
-
-
-def test_a_prm_behind_a_server_chooses_as_it_does_here(toy_engine):
-    policy = toy.policy(seed=1)
-    model = new_prm(policy.model)
-    with torch.no_grad():
-        model.score.weight.normal_(std=0.5)
-    prm = Checkpoint(model.eval(), policy.tokenizer, policy.renderer, "prm")
-    players = [
-        Sampler(toy.policy(), slots=4, context=512, temperature=2.0, constrained=True, max_action_tokens=8)
-        for _ in range(2)
-    ]
-    with serving() as server:
-        server.policy = prm
-        there = ServerScorer(f"http://127.0.0.1:{server.server_port}", "prm", at_once=4, patience=PATIENCE)
-        chosen = played(Chooser(players[0], there, 4), toy_engine)
-        there.shut_down()
-        assert len(server.asked) > len(GAMES)
-    assert chosen == played(BestOfN(players[1], prm, samples=4), toy_engine)
-    assert all(episode.extra["cost"].prm_read > 0 for episode in chosen)
 
 
 def test_an_answer_of_another_kind_is_shown(toy_engine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import TYPE_CHECKING
 
 from agentprm_core.worlds.alfworld import actions
@@ -13,34 +14,48 @@ if TYPE_CHECKING:
 
 Commands = dict[str, tuple[Callable[["FastWorld", int, int], str], int, int]]
 """Command → its action and the two numbers it takes."""
+CommandsHere = dict[str, tuple[Callable[["FastWorld", int, int], str], int, int] | None]
+"""The same, and None for what cannot be done here."""
+
+STATES, GAMES = 20_000, 1_024
+"""States (a kilobyte each) and games whose commands are remembered, in this process; beyond it starts afresh."""
+_NOW: dict[tuple, tuple[CommandsHere, tuple[str, ...]]] = {}
+_EVERYWHERE: dict[str, Commands] = {}
 
 
 def commands_everywhere(game: CompiledGame) -> Commands:
-    """Commands that are admissible at any place, but for going where one is; sorted, which sorting them with a few
-    others at each place is spared then."""
-    commands: Commands = {f"go to {name}": (actions.go, r, 0) for r, name in enumerate(game.receptacles)} | {
-        "help": (actions.say_help, 0, 0),
-        "inventory": (actions.inventory, 0, 0),
-        "look": (actions.look, 0, 0),
-    }
-    return dict(sorted(commands.items()))
+    """Commands that are admissible at any place, but for going where one is; one dictionary for all worlds of a game.
+    Sorted, which sorting them with a few others at each place is spared then."""
+    found = _EVERYWHERE.get(game.digest)
+    if found is None:
+        goings = {f"go to {name}": (actions.go, r, 0) for r, name in enumerate(game.receptacles)}
+        rest = {"help": (actions.say_help, 0, 0), "inventory": (actions.inventory, 0, 0), "look": (actions.look, 0, 0)}
+        if len(_EVERYWHERE) >= GAMES:
+            _EVERYWHERE.clear()
+        found = _EVERYWHERE[game.digest] = dict(sorted((goings | rest).items()))
+    return found
 
 
-def on_what(world: FastWorld) -> tuple:
-    """All of a game's state that :func:`commands_here` reads."""
-    place, contents = world.location, world.contents
-    here = [contents[r] for r in world.game.receptacles_at[place]]
-    return place, world.held, world.opened, world.present[place], *here
+def commands_now(world: FastWorld, everywhere: Commands) -> tuple[CommandsHere, tuple[str, ...]]:
+    """:func:`commands_here`, and all that is admissible, sorted. Worlds that play one game share both."""
+    depends = _on_what(world)
+    found = _NOW.get(depends)
+    if found is None:  # places are come back to, and other episodes and clones have been there before
+        here = commands_here(world)
+        if len(_NOW) >= STATES:
+            _NOW.clear()
+        found = _NOW[depends] = here, _admissible(here, everywhere)
+    return found
 
 
-def commands_here(world: FastWorld, everywhere: Commands) -> Commands:
-    """All that is admissible now: ``everywhere`` and what the place, the hands and the contents allow."""
+def commands_here(world: FastWorld) -> CommandsHere:
+    """What the place, the hands and the contents add to :func:`commands_everywhere`, and what they forbid (None)."""
     game = world.game
     held = world.held
-    commands = everywhere.copy()
+    commands: CommandsHere = {}
     for r in game.receptacles_at[world.location]:
         name = game.receptacles[r]
-        del commands[f"go to {name}"]
+        commands[f"go to {name}"] = None
         commands[f"examine {name}"] = (actions.examine_receptacle, r, 0)
         closed = False
         if game.openable >> r & 1:
@@ -61,7 +76,19 @@ def commands_here(world: FastWorld, everywhere: Commands) -> Commands:
     return commands
 
 
-def _add_uses_of_receptacle(commands: Commands, game: CompiledGame, held: int, r: int, closed: bool) -> None:
+def _admissible(here: CommandsHere, everywhere: Commands) -> tuple[str, ...]:
+    added = [intern(command) for command, action in here.items() if action]  # texts that many states have
+    return tuple(sorted([command for command in everywhere if command not in here] + added))
+
+
+def _on_what(world: FastWorld) -> tuple:
+    """The game, and all of its state that :func:`commands_here` reads."""
+    place, contents, game = world.location, world.contents, world.game
+    here = [contents[r] for r in game.receptacles_at[place]]
+    return game.digest, place, world.held, world.opened, world.present[place], *here
+
+
+def _add_uses_of_receptacle(commands: CommandsHere, game: CompiledGame, held: int, r: int, closed: bool) -> None:
     """What can be done to the held object with a receptacle. Heating, cooling and cleaning mind no closed door."""
     thing, name = game.objects[held], game.receptacles[r]
     if not closed and game.accepts[r] >> held & 1:
@@ -74,7 +101,7 @@ def _add_uses_of_receptacle(commands: Commands, game: CompiledGame, held: int, r
         commands[f"cool {thing} with {name}"] = (actions.cool, held, r)
 
 
-def _add_uses_of_held(commands: Commands, world: FastWorld, held: int) -> None:
+def _add_uses_of_held(commands: CommandsHere, world: FastWorld, held: int) -> None:
     """Looking at the held object (the only one that can be examined), and slicing with it."""
     game = world.game
     thing = game.objects[held]

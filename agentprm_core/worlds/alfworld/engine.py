@@ -14,7 +14,7 @@ from typing import Self
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.alfworld.actions import CHANGES, REARRANGING
-from agentprm_core.worlds.alfworld.commands import Commands, commands_everywhere, commands_here, on_what
+from agentprm_core.worlds.alfworld.commands import commands_everywhere, commands_now
 from agentprm_core.worlds.alfworld.compile import compiled_game
 from agentprm_core.worlds.alfworld.compiled import CompiledGame
 from agentprm_core.worlds.alfworld.goal import satisfied
@@ -35,7 +35,7 @@ class FastWorld:
     __slots__ = (
         *("game", "location", "held", "contents", "present", "taken"),
         *("opened", "clean", "hot", "cool", "toggled", "sliced"),
-        *("_everywhere", "_deciding", "_found", "_commands", "_admissible", "_won", "_hashed"),
+        *("_everywhere", "_deciding", "_here", "_admissible", "_won", "_hashed"),
     )
 
     def reset(self, game: Game | CompiledGame) -> Observation:
@@ -46,7 +46,6 @@ class FastWorld:
         compiled = game if isinstance(game, CompiledGame) else compiled_game(game)
         self.game = compiled
         self._everywhere = commands_everywhere(compiled)
-        self._found: dict[tuple, tuple[Commands, tuple[str, ...]]] = {}  # the clones' too
         self._deciding = frozenset(act for act, changed in CHANGES.items() if changed & set(compiled.goal_reads))
         self.location = compiled.start_location
         self.held = None
@@ -66,7 +65,8 @@ class FastWorld:
 
     def step(self, command: str) -> Observation:
         """Do ``command``; one that is not admissible changes nothing and the text says so (``Nothing happens.``)."""
-        action = self._commands.get(command.strip())
+        command = command.strip()
+        action = self._here[command] if command in self._here else self._everywhere.get(command)
         if action is None:
             return Observation(NOTHING_HAPPENS, self._admissible, float(self._won), self._won)
         act, first, second = action
@@ -127,12 +127,7 @@ class FastWorld:
         return hashed
 
     def _look_for_commands(self) -> None:
-        depends = on_what(self)
-        found = self._found.get(depends)
-        if found is None:  # places are come back to, and clones have been there before
-            commands = commands_here(self, self._everywhere)
-            found = self._found[depends] = commands, tuple(sorted(commands))
-        self._commands, self._admissible = found
+        self._here, self._admissible = commands_now(self, self._everywhere)
 
 
 _PARTS = attrgetter(*FastWorld.__slots__)
