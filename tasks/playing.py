@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -200,7 +199,7 @@ def _stepped(player: Player, begun: list[Start], way: DecodingConfig) -> list[Ep
 
 
 def _worlds(way: DecodingConfig) -> dict:
-    return {"world_name": way.world, "max_turns": way.max_turns, "progress": sys.stderr.isatty()}
+    return {"world_name": way.world, "max_turns": way.max_turns}
 
 
 def _ahead(

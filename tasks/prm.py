@@ -64,7 +64,6 @@ def _labelled(stage: Stage, policy: Checkpoint) -> Trained:
         **several_processes(stage),
         epochs=section.epochs,
         loss=section.loss,
-        observation_weight=section.observation_weight,
         margin=section.margin,
         beta=section.beta,
         gamma=stage.params.label.gamma,
@@ -84,7 +83,6 @@ def _inverse(stage: Stage, policy: Checkpoint) -> Trained:
         **several_processes(stage),
         epochs=section.epochs,
         gamma=stage.params.label.gamma,
-        observation_weight=section.observation_weight,
     )
     trained = train_inverse(train, policy.renderer, start(stage, policy), settings, stage.scratch, held_out)
     games = {item.episode.game_id for item in held_out}

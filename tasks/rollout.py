@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -143,7 +142,7 @@ def played_by(stage: Stage, policy: Checkpoint, begun: list[Start]) -> Iterator[
     """The policy as it is; and where params.yaml asks for it, steered in the last episodes of every game, and drawn
     to what it rarely did."""
     section, env = stage.params.rollout, stage.params.env
-    how = {"world_name": env.world, "max_turns": env.max_turns, "progress": sys.stderr.isatty()}
+    how = {"world_name": env.world, "max_turns": env.max_turns}
     first_steered = section.episodes_per_game - round(section.steered * section.episodes_per_game)
     for steered in (False, True):
         own = [start for start in begun if (start.index >= first_steered) == steered]
@@ -183,7 +182,6 @@ def _branches(
                 world_name=env.world,
                 max_turns=env.max_turns,
                 seed=stage.seed,
-                progress=sys.stderr.isatty(),
             )
             name = digest([(point.name, actions) for point, actions in part], continuations)
             tables.append(kept(scratch / f"branches-{name}.parquet", BRANCHES, played))

@@ -70,7 +70,6 @@ def _auditor(stage: Stage, policy: Checkpoint, held_out: Sequence[Labelled]) -> 
     settings = PrmSettings(
         **{**training_settings(stage, section), "save_every": 0},
         epochs=section.epochs,
-        observation_weight=section.observation_weight,
     )
     model, _ = train_prm(
         held_out, policy.renderer, new_prm(policy.model, section.likelihood), settings, stage.scratch / "auditor"

@@ -21,6 +21,8 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.training.attention import forward
+from agentprm_core.training.columns import ScoreColumns
+from agentprm_core.training.packing import Batch
 
 
 def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel:
@@ -59,33 +61,29 @@ def likelihood_weight(prm: torch.nn.Module) -> float:
     return float(getattr(getattr(prm, "module", prm).config, "likelihood", 0.0))
 
 
-def action_logits(prm: torch.nn.Module, batch: dict, scored_N: torch.Tensor, **options: object) -> tuple:
-    """(M,) logits of Q_φ where ``scored_N``, float32, and the model's output on the batch. The column ``span`` says at
-    each scored token how many tokens its action has, itself included. ``options`` are the model's."""
-    weight = likelihood_weight(prm)
-    if weight:
-        options["output_hidden_states"] = True
-    out = forward(prm, batch, **options)
-    logit_M = out.logits[0, scored_N, 0].float()
-    return (
-        logit_M + weight * _log_likelihood(prm, batch, out.hidden_states[-1][0], scored_N) if weight else logit_M
-    ), out
+def action_logits(prm: torch.nn.Module, batch: Batch[ScoreColumns]) -> torch.Tensor:
+    """(M,) logits of Q_φ where ``is_scored``, float32."""
+    weight, scored_N = likelihood_weight(prm), batch.columns.is_scored > 0
+    if not weight:
+        return forward(prm, batch).logits[0, scored_N, 0].float()
+    out = forward(prm, batch, output_hidden_states=True)
+    return out.logits[0, scored_N, 0].float() + weight * _log_likelihood(prm, batch, out.hidden_states[-1][0])
 
 
 def token_nll(prm: torch.nn.Module, hidden_PW: torch.Tensor, ids_P: torch.Tensor) -> torch.Tensor:
     """(P,) nats: −log π_φ of each token after the token with this hidden state, float32."""
     embedding_VW = getattr(prm, "module", prm).get_input_embeddings().weight
-    return F.cross_entropy((hidden_PW @ embedding_VW.T).float(), ids_P, reduction="none")
+    return F.cross_entropy((hidden_PW.to(embedding_VW.dtype) @ embedding_VW.T).float(), ids_P, reduction="none")
 
 
-def _log_likelihood(prm: torch.nn.Module, batch: dict, hidden_NW: torch.Tensor, scored_N: torch.Tensor) -> torch.Tensor:
-    """(M,) log π_φ(a | s) of the actions that end where ``scored_N``."""
-    end_M = scored_N.nonzero()[:, 0]
-    span_M = batch["span"][end_M].long()
+def _log_likelihood(prm: torch.nn.Module, batch: Batch[ScoreColumns], hidden_NW: torch.Tensor) -> torch.Tensor:
+    """(M,) log π_φ(a | s) of the actions that are scored."""
+    end_M = batch.columns.is_scored.nonzero()[:, 0]
+    span_M = batch.columns.span[end_M].long()
     action_P = torch.repeat_interleave(torch.arange(len(end_M), device=end_M.device), span_M)
     within_P = torch.arange(len(action_P), device=end_M.device) - (span_M.cumsum(0) - span_M)[action_P]
     token_P = (end_M - span_M + 1)[action_P] + within_P
-    nll_P = token_nll(prm, hidden_NW[batch["parent"][token_P]], batch["input_ids"][token_P])
+    nll_P = token_nll(prm, hidden_NW[batch.parent[token_P]], batch.input_ids[token_P])
     return nll_P.new_zeros(len(end_M)).index_add(0, action_P, -nll_P)
 
 

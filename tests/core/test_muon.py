@@ -27,7 +27,7 @@ def train(model: nn.Module, optimizer: MuonWithAdamW, steps: int, begin: int = 0
 
 def test_each_part_has_its_parameters_and_rate():
     model = net()
-    optimizer = MuonWithAdamW(model, 1e-3, 0.0)
+    optimizer = MuonWithAdamW(model, 1e-3)
     muon, adamw = optimizer.param_groups
     assert [p.shape for p in muon["params"]] == [(8, 8)], "only the hidden matrix is orthogonalised"
     assert len(adamw["params"]) == 4
@@ -36,16 +36,16 @@ def test_each_part_has_its_parameters_and_rate():
 
 def test_it_learns():
     model = net()
-    optimizer = MuonWithAdamW(model, 1e-2, 0.0)
-    assert train(model, optimizer, 200) < 1e-3 < train(net(), MuonWithAdamW(net(), 1e-2, 0.0), 1)
+    optimizer = MuonWithAdamW(model, 1e-2)
+    assert train(model, optimizer, 200) < 1e-3 < train(net(), MuonWithAdamW(net(), 1e-2), 1)
 
 
 def test_a_loaded_state_goes_on_as_if_never_stopped():
     whole = net()
-    optimizer = MuonWithAdamW(whole, 1e-2, 0.0)
+    optimizer = MuonWithAdamW(whole, 1e-2)
     train(whole, optimizer, 5)
     resumed = copy.deepcopy(whole)
-    again = MuonWithAdamW(resumed, 1e-2, 0.0)
+    again = MuonWithAdamW(resumed, 1e-2)
     again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     train(whole, optimizer, 5)
     train(resumed, again, 5)
