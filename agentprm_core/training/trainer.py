@@ -87,7 +87,9 @@ class EpisodeTrainer:
         if hasattr(model, "peft_config"):
             model.set_adapter("default")  # one that was loaded to play is frozen
         if settings.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            # transformers 5.17 has the second name alone, 5.23 warns of it
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
         self._group = settings.accumulation * self.processes.count
         batches = settings.steps and settings.steps * self._group
         lengths = [len(row) for row in rows]

@@ -189,7 +189,7 @@ def test_learns_which_actions_are_right_on_other_games(renderer, tmp_path):
     def right(item):
         return dataclasses.replace(item, q=np.array([float(text_world.is_right(t)) for t in item.episode.turns]))
 
-    settings = dataclasses.replace(SETTINGS, epochs=6)
+    settings = dataclasses.replace(SETTINGS, epochs=12)
     held_out = [right(item) for item in labelled(60, skill=0.3, first_game=900)]
     train = [right(item) for item in labelled(200, skill=0.3)]
     _, metrics = train_prm(train, renderer, new_prm(text_world.small_model(renderer)), settings, tmp_path, held_out)
