@@ -130,7 +130,6 @@ def play_branches(
     world_name: str,
     max_turns: int,
     seed: int,
-    progress: bool = False,
 ) -> pa.Table:
     """Rows of :data:`BRANCHES`: every action of every point, ``continuations`` times. ``max_turns`` counts from the
     game's start, as in the episodes."""
@@ -140,7 +139,7 @@ def play_branches(
             for continuation in range(continuations):
                 names.append((*point.name, action, continuation))
                 starts.append(_start(point, games, action, len(starts), episode_seed(seed, *names[-1])))
-    played = play(sampler, starts, world_name=world_name, max_turns=max_turns, progress=progress)
+    played = play(sampler, starts, world_name=world_name, max_turns=max_turns)
     ends = {episode.index: episode for episode in played}
     rows = [(*name, ends[i].reward, ends[i].length - name[2] - 1) for i, name in enumerate(names)]
     return pa.table({field.name: [row[i] for row in rows] for i, field in enumerate(BRANCHES)}, schema=BRANCHES)

@@ -100,11 +100,11 @@ def pick(drawn: list[int], tried: list[int], bonus: float, key: tuple[int, ...])
 
 
 def play_exploring(
-    sampler: Sampler, starts: Iterable[Start], *, bonus: float, world_name: str, max_turns: int, progress: bool = False
+    sampler: Sampler, starts: Iterable[Start], *, bonus: float, world_name: str, max_turns: int
 ) -> Iterator[Episode]:
     """:func:`agentprm_core.rollout.play` by an :class:`Explorer`, in rounds by the starts' index."""
     starts = sorted(starts, key=lambda start: start.index)
     explorer = Explorer(sampler, {start.seed: start.game for start in starts}, bonus=bonus, world_name=world_name)
     for _, of_round in groupby(starts, key=lambda start: start.index):
-        yield from play(explorer, of_round, world_name=world_name, max_turns=max_turns, progress=progress)
+        yield from play(explorer, of_round, world_name=world_name, max_turns=max_turns)
         explorer.next_round()

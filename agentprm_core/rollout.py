@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tqdm import tqdm
-
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
+from agentprm_core.progress import Progress, progress
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import Observation, World, world_spec
@@ -93,7 +92,6 @@ def rollout(
     slots: int = 64,
     context: int = 512,
     max_action_tokens: int = 16,
-    progress: bool = False,
 ) -> Iterator[Episode]:
     """``episodes_per_game`` episodes of every game, in the order in which they end."""
     sampler = Sampler(
@@ -104,9 +102,7 @@ def rollout(
         constrained=constrained,
         max_action_tokens=max_action_tokens,
     )
-    return play(
-        sampler, starts(games, episodes_per_game, seed), world_name=world_name, max_turns=max_turns, progress=progress
-    )
+    return play(sampler, starts(games, episodes_per_game, seed), world_name=world_name, max_turns=max_turns)
 
 
 def starts(games: Sequence[Game], episodes_per_game: int, seed: int) -> list[Start]:
@@ -116,9 +112,7 @@ def starts(games: Sequence[Game], episodes_per_game: int, seed: int) -> list[Sta
     ]
 
 
-def play(
-    player: Player, starts: Iterable[Start], *, world_name: str, max_turns: int, progress: bool = False
-) -> Iterator[Episode]:
+def play(player: Player, starts: Iterable[Start], *, world_name: str, max_turns: int) -> Iterator[Episode]:
     """The episodes of ``starts`` in the order in which they end: the world is done, ``max_turns`` actions were played
     (replayed ones count), or the context is full (``truncated``). One that
     is done while it is replayed ends there.
@@ -129,7 +123,7 @@ def play(
     starts = list(starts)
     waiting = iter(starts)
     playing: dict[int, _Play] = {}
-    with settled_heap(), tqdm(total=len(starts), unit="episode", disable=None if progress else True) as bar:
+    with settled_heap(), progress(len(starts), "episode") as bar:
         try:
             while True:
                 while len(playing) < player.seats and (start := next(waiting, None)) is not None:
@@ -163,7 +157,7 @@ def settled_heap() -> Iterator[None]:
 
 
 def _ended(
-    player: Player, seat: int, playing: dict[int, _Play], max_turns: int, bar: tqdm, success: float
+    player: Player, seat: int, playing: dict[int, _Play], max_turns: int, bar: Progress, success: float
 ) -> Iterator[Episode]:
     """Go on to the next decision; the episode if it ends before one."""
     play = playing[seat]

@@ -17,7 +17,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer
 from agentprm_core.improve.pairs import Pair, PairCounts
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.training.trainer import step_arguments
+from agentprm_core.training.settings import step_arguments
 from agentprm_core.types import Episode
 
 

@@ -11,8 +11,13 @@ Shapes: ``P`` action tokens, ``K`` ≤ P of them measured, ``V`` vocabulary.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from agentprm_core.improve.reference import ReferredBatch
 
 LOGITS_KEPT = 1 << 24
 """Of π_{i−1}, numbers a batch: all positions of a small vocabulary (64 MiB), a sample of them of a large one."""
@@ -32,13 +37,12 @@ def measured(tokens: int, vocabulary: int) -> torch.Tensor:
     return torch.from_numpy(np.sort(np.random.default_rng(tokens).choice(tokens, most, replace=False)))
 
 
-def kl_sum(logits_PV: torch.Tensor, batch: dict, times_P: torch.Tensor | None = None) -> torch.Tensor:
+def kl_sum(logits_PV: torch.Tensor, batch: ReferredBatch, times_P: torch.Tensor | None = None) -> torch.Tensor:
     """Σ over the batch's P action tokens of their KL to π_{i−1}, nats; from a sample of them, scaled up to all.
 
-    ``batch`` is as :meth:`agentprm_core.improve.reference.Reference.refer` gives it. ``times_P``: how often each
-    counts.
+    ``times_P``: how often each counts.
     """
-    at_K = batch["measured"]
-    kl_K = token_kl(logits_PV[at_K], batch["reference_logits"])
+    at_K = batch.measured
+    kl_K = token_kl(logits_PV[at_K], batch.reference_logits)
     counted = kl_K if times_P is None else kl_K * times_P[at_K]
     return len(logits_PV) / max(1, len(at_K)) * counted.sum()

@@ -18,18 +18,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel
 
 from agentprm_core.improve.pairs import UNENDED, Choice, Pair, PairCounts, select_pair
-from agentprm_core.improve.preferences import PREFERENCES, choice_row
+from agentprm_core.improve.preferences import PREFERENCES, ChoiceColumns, choice_row
 from agentprm_core.improve.proposals import Proposal, Proposer
-from agentprm_core.improve.reference import Reference
+from agentprm_core.improve.reference import Reference, ReferredBatch
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.score import score_actions
-from agentprm_core.training.attention import to_device
+from agentprm_core.training.columns import TrainColumns
 from agentprm_core.training.packing import Row, pack
-from agentprm_core.training.trainer import Batches, EpisodeTrainer, TrainSettings, fit
+from agentprm_core.training.settings import TrainSettings
+from agentprm_core.training.trainer import Batches, Callback, EpisodeTrainer, fit
 from agentprm_core.types import Episode
 
 
@@ -74,12 +75,12 @@ def train_online_dpo(
     prm: Checkpoint,
     settings: DpoSettings,
     scratch: Path,
-    callbacks: Sequence[TrainerCallback] = (),
+    callbacks: Sequence[Callback] = (),
     anchor: PreTrainedModel | None = None,
 ) -> tuple[PreTrainedModel, dict]:
     """Train ``policy.model`` in place on states that ``episodes`` visited; as it comes, it is π_{i−1}.
 
-    ``callbacks`` are the Trainer's, such as :class:`agentprm_core.improve.watch.Watch`. ``anchor``: the model that the
+    ``callbacks`` look on, such as :class:`agentprm_core.improve.watch.Watch`. ``anchor``: the model that the
     policy is kept near instead of π_{i−1}, such as π₀; of the same parts, its weights are copied.
 
     Returns:
@@ -93,8 +94,7 @@ def train_online_dpo(
         ValueError: no episodes, one longer than the context, nothing trainable, an anchor of another kind.
     """
     trainer = OnlineDpoTrainer(episodes, policy, prm, settings, scratch, anchor)
-    for callback in callbacks:
-        trainer.add_callback(callback)
+    trainer.callbacks += callbacks
     return policy.model, fit(trainer)
 
 
@@ -125,8 +125,9 @@ class OnlineDpoTrainer(EpisodeTrainer):
         self._rendered = [policy.renderer.episode(episode.turns) for episode in episodes]
         for episode, rendered in zip(episodes, self._rendered):
             check_fits(len(rendered.input_ids), episode, policy.model)
-        rows = [Row(np.array(r.input_ids, dtype=np.int32), {"weight": np.zeros(len(r.input_ids), np.float32)})
-                for r in self._rendered]  # fmt: skip
+        rows = [
+            Row(np.array(r.input_ids, dtype=np.int32), TrainColumns.zeros(len(r.input_ids))) for r in self._rendered
+        ]
         objective = partial(PREFERENCES[settings.preference], beta=settings.beta, imitation=settings.imitation)
         super().__init__(policy.model, rows, objective, settings, scratch)
         self._reference, self._anchored = Reference(policy.model, anchor), anchor is not None
@@ -137,19 +138,17 @@ class OnlineDpoTrainer(EpisodeTrainer):
         anchor = [self._reference.weights] if self._anchored else []
         return [*super().decided_by(), self._prm.model.state_dict(), *anchor]
 
-    def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
+    def batches(self, step: int) -> Batches:
         if not self._due:
-            left = self.state.max_steps - self.state.global_step
-            count = min(self.settings.refresh_every, left) * num_batches
-            visited = [next(epoch_iterator)["rows"].tolist() for _ in range(count)]
-            self._due = self._refresh(visited)
-        due, self._due = self._due[:num_batches], self._due[num_batches:]
+            steps = range(step, min(step + self.settings.refresh_every, self.steps))
+            self._due = self.fresh([numbers for each in steps for numbers in self.due(each)])
+        due, self._due = self._due[: self.settings.accumulation], self._due[self.settings.accumulation :]
         return due
 
-    def _refresh(self, visited: Sequence[Sequence[int]]) -> Batches:
+    def fresh(self, visited: Sequence[Sequence[int]]) -> Batches:
         """Fresh pairs at the states of these rows, batch by batch, with the anchor's log-probabilities."""
         numbers = [i for batch in visited for i in batch]
-        seeds = [(self.settings.seed, self.state.global_step, position, i) for position, i in enumerate(numbers)]
+        seeds = [(self.settings.seed, self.step, position, i) for position, i in enumerate(numbers)]
         episodes = [self._episodes[i] for i in numbers]
         proposals = self._proposer.propose(episodes, self.settings.samples, seeds)
         choices = scored(episodes, proposals, self._prm, self.settings.batch_tokens)
@@ -158,7 +157,7 @@ class OnlineDpoTrainer(EpisodeTrainer):
         self._report(counts)
         return [self._referred([next(rows) for _ in batch]) for batch in visited]
 
-    def _row(self, number: int, choices: Sequence[Choice], counts: PairCounts) -> Row:
+    def _row(self, number: int, choices: Sequence[Choice], counts: PairCounts) -> Row[ChoiceColumns]:
         """The episode with the actions drawn at its states; ``winner``: at those where they differ in worth."""
         pairs = [(choice, select_pair(choice, self.settings.margin, counts)) for choice in choices]
         if self.settings.preference == "winner":
@@ -169,10 +168,10 @@ class OnlineDpoTrainer(EpisodeTrainer):
         imitated = self.settings.imitation > 0 and episode.won
         return choice_row(self._rendered[number], kept, episode.start if imitated else None)
 
-    def _referred(self, rows: Sequence[Row]) -> dict:
+    def _referred(self, rows: Sequence[Row[ChoiceColumns]]) -> ReferredBatch[ChoiceColumns]:
         """The packed rows, and what the anchor says of each action token."""
-        batch = to_device(pack(rows), self._policy.model.device)
-        return self._reference.refer(batch, batch["branch"] >= 0)
+        batch = pack(rows).to(self._policy.model.device)
+        return self._reference.refer(batch, batch.branch >= 0)
 
     def _report(self, counts: PairCounts) -> None:
         for name in ("pairs", "same", "tied"):

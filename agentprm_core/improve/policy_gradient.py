@@ -21,13 +21,15 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from agentprm_core.improve.kl import kl_sum
-from agentprm_core.improve.reference import Reference
+from agentprm_core.improve.reference import Reference, ReferredBatch
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.training.attention import logits_of, to_device
+from agentprm_core.training.attention import logits_of
+from agentprm_core.training.columns import TrainColumns, Values
 from agentprm_core.training.launch import fit
 from agentprm_core.training.packing import Row
-from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses, TrainSettings
+from agentprm_core.training.settings import TrainSettings
+from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses
 from agentprm_core.training.tree import branch_sums
 from agentprm_core.types import Episode
 
@@ -38,6 +40,18 @@ class GradientSettings(TrainSettings):
     """Weight of the KL to π_{i−1}."""
     clip: float = 0.2
     """ε: how far a turn's probability ratio may move before it stops counting."""
+
+
+@dataclass(frozen=True)
+class GradientColumns(TrainColumns):
+    """The loss weight is 1 at the end of each decided action."""
+
+    is_end: Values
+    """1 at the end of each decided action."""
+    decided: Values
+    """1 on all tokens of decided actions."""
+    advantage: Values
+    """The turn's, on all tokens of its action."""
 
 
 def train_policy_gradient(
@@ -64,20 +78,19 @@ def train_policy_gradient(
     return policy.model, fit(GradientTrainer(policy.model, rows, settings, scratch))
 
 
-def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Checkpoint) -> Row:
-    """Columns: ``weight`` (1 at a decided action's end), ``decided`` (1 on its tokens), ``advantage`` (likewise)."""
+def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Checkpoint) -> Row[GradientColumns]:
+    """The episode with its decided turns."""
     rendered = policy.renderer.episode(episode.turns)
     check_fits(len(rendered.input_ids), episode, policy.model)
     if len(advantage_T) != episode.length:
         raise ValueError(
             f"episode {episode.index} of {episode.game_id}: {len(advantage_T)} advantages for {episode.length} turns"
         )
-    names = ("weight", "decided", "advantage")
-    columns = {name: np.zeros(len(rendered.input_ids), np.float32) for name in names}
+    columns = GradientColumns.zeros(len(rendered.input_ids))
     for turn in range(episode.start, episode.length):
         own = slice(rendered.action_starts[turn], rendered.action_ends[turn] + 1)
-        columns["weight"][rendered.action_ends[turn]] = 1.0
-        columns["decided"][own], columns["advantage"][own] = 1.0, advantage_T[turn]
+        columns.loss_weight[own.stop - 1] = columns.is_end[own.stop - 1] = 1.0
+        columns.decided[own], columns.advantage[own] = 1.0, advantage_T[turn]
     return Row(np.array(rendered.input_ids, dtype=np.int32), columns)
 
 
@@ -96,20 +109,21 @@ class GradientTrainer(EpisodeTrainer):
     def again(cls, model, rows, settings, scratch: Path) -> GradientTrainer:
         return cls(model, rows, settings, scratch)
 
-    def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
-        batches = [to_device(b, self.args.device) for b in super().step_batches(epoch_iterator, num_batches)]
-        return [self._reference.refer(b, b["decided"] > 0) for b in batches]
+    def batches(self, step: int) -> Batches:
+        return [self._reference.refer(batch, batch.columns.decided > 0) for batch in super().batches(step)]
 
 
-def gradient_objective(model: torch.nn.Module, batch: dict, beta: float, clip: float) -> Losses:
+def gradient_objective(
+    model: torch.nn.Module, batch: ReferredBatch[GradientColumns], beta: float, clip: float
+) -> Losses:
     """Σ over decided turns of the clipped surrogate's loss and β × KL, exact at each token of the action played
     (:mod:`agentprm_core.improve.kl`)."""
-    decided_N, end_N = batch["decided"] > 0, batch["weight"]
+    decided_N, end_N = batch.columns.decided > 0, batch.columns.is_end
     logits_PV = logits_of(model, batch, decided_N)
-    log_prob_P = -F.cross_entropy(logits_PV, batch["input_ids"][decided_N], reduction="none")
-    ratio_P = log_prob_P - batch["reference"]
+    log_prob_P = -F.cross_entropy(logits_PV, batch.input_ids[decided_N], reduction="none")
+    ratio_P = log_prob_P - batch.reference
     turn_P = (end_N.cumsum(0) - end_N)[decided_N].long()
-    advantage_J = batch["advantage"][end_N > 0]
+    advantage_J = batch.columns.advantage[end_N > 0]
     ratio_J = branch_sums(ratio_P, turn_P, len(advantage_J)).exp()
     surrogate_J = torch.minimum(ratio_J * advantage_J, ratio_J.clamp(1 - clip, 1 + clip) * advantage_J)
     kl = kl_sum(logits_PV, batch)

@@ -19,40 +19,56 @@ Shapes: ``P`` action tokens, ``I`` imitated tokens, ``J`` actions of a batch, ``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
 from agentprm_core.improve.kl import kl_sum
 from agentprm_core.improve.pairs import Choice
+from agentprm_core.improve.reference import ReferredBatch
 from agentprm_core.policy.prompt import Rendered
 from agentprm_core.training.attention import logits_of
-from agentprm_core.training.packing import Row
+from agentprm_core.training.columns import TrainColumns, Values
+from agentprm_core.training.packing import Batch, Row
 from agentprm_core.training.trainer import Losses
 from agentprm_core.training.tree import branch_sums, tree_row
 
 
-def choice_row(rendered: Rendered, choices: Sequence[Choice], imitate_from: int | None = None) -> Row:
-    """The episode as the trunk and a branch for each action of each choice.
+@dataclass(frozen=True)
+class ChoiceColumns(TrainColumns):
+    """The loss weight is 1 once a choice, on its first action."""
 
-    Columns, on a branch's last token: ``weight`` (1 once a choice, on its first action), ``end`` (1), ``score``. On the
-    trunk: ``imitate`` (1 on the tokens of its actions from turn ``imitate_from`` on; None: nowhere).
-    """
+    is_end: Values
+    """1 on a branch's last token."""
+    is_first: Values
+    """1 there on the first action of each choice."""
+    score: Values
+    """There, of the action."""
+    imitate: Values
+    """1 on those tokens of the trunk that are to be imitated."""
+
+
+def choice_row(rendered: Rendered, choices: Sequence[Choice], imitate_from: int | None = None) -> Row[ChoiceColumns]:
+    """The episode as the trunk and a branch for each action of each choice. Its own actions from turn ``imitate_from``
+    on are to be imitated; None: none."""
     branches = []
     for choice in choices:
         for number, (proposal, score) in enumerate(zip(choice.proposals, choice.scores)):
-            own = _columns(len(proposal.tokens))
-            own["weight"][-1], own["end"][-1], own["score"][-1] = float(number == 0), 1.0, score
+            own = ChoiceColumns.zeros(len(proposal.tokens))
+            own.loss_weight[-1] = own.is_first[-1] = float(number == 0)
+            own.is_end[-1], own.score[-1] = 1.0, score
             branches.append((rendered.action_starts[choice.turn], proposal.tokens, own))
-    trunk = _columns(len(rendered.input_ids))
+    trunk = ChoiceColumns.zeros(len(rendered.input_ids))
     if imitate_from is not None:
         first = rendered.action_starts[imitate_from]
-        trunk["imitate"][first:] = rendered.is_action[first:]
+        trunk.imitate[first:] = rendered.is_action[first:]
     return tree_row(rendered.input_ids, trunk, branches)
 
 
-def dpo_objective(model: torch.nn.Module, batch: dict, beta: float, imitation: float = 0.0) -> Losses:
+def dpo_objective(
+    model: torch.nn.Module, batch: ReferredBatch[ChoiceColumns], beta: float, imitation: float = 0.0
+) -> Losses:
     """Σ over pairs of −log σ(β·margin); the margin is the pair's difference of log π/π_{i−1}, chosen first."""
     ratio_J, kl, surprise_I = _look(model, batch)
     margin = ratio_J[0::2] - ratio_J[1::2]
@@ -60,15 +76,17 @@ def dpo_objective(model: torch.nn.Module, batch: dict, beta: float, imitation: f
     return _imitating(F.softplus(-beta * margin).sum(), metrics, surprise_I, batch, imitation)
 
 
-def soft_objective(model: torch.nn.Module, batch: dict, beta: float, imitation: float = 0.0) -> Losses:
+def soft_objective(
+    model: torch.nn.Module, batch: ReferredBatch[ChoiceColumns], beta: float, imitation: float = 0.0
+) -> Losses:
     """Σ over states of the cross-entropy from π* ∝ π_{i−1} exp(Q/β) to π, over the actions drawn there and all others
     as one more, which scores as the drawn ones do on average: it keeps the drawn ones' share of the probability in
     place, and a state where one action was drawn keeps it."""
     ratio_J, kl, surprise_I = _look(model, batch)
-    ends_N = batch["end"] > 0
-    score_J, first_J = batch["score"][ends_N], batch["weight"][ends_N] > 0
+    ends_N = batch.columns.is_end > 0
+    score_J, first_J = batch.columns.score[ends_N], batch.columns.is_first[ends_N] > 0
     state_J, states = first_J.cumsum(0) - 1, int(first_J.sum())
-    reference_J = branch_sums(batch["reference"], batch["branch"][batch["branch"] >= 0], len(ratio_J))
+    reference_J = branch_sums(batch.reference, batch.branch[batch.branch >= 0], len(ratio_J))
     with torch.no_grad():
         target_J, rest_S = soft_targets(reference_J, score_J, state_J, states, beta)
         several_S = torch.bincount(state_J, minlength=states) > 1
@@ -105,27 +123,31 @@ _LEAST = 1e-4
 PREFERENCES = {"winner": dpo_objective, "soft": soft_objective}
 
 
-def _look(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, tuple[torch.Tensor, int], torch.Tensor]:
+def _look(
+    model: torch.nn.Module, batch: ReferredBatch[ChoiceColumns]
+) -> tuple[torch.Tensor, tuple[torch.Tensor, int], torch.Tensor]:
     """One pass of the model: (J,) log π/π_{i−1} of each action; the KL to π_{i−1} as (sum, actions) over the actions'
     tokens alone; and (I,) the surprise at the imitated tokens, nats."""
-    is_action_N = batch["branch"] >= 0
-    read_N = is_action_N | (batch["imitate"] > 0)
+    is_action_N = batch.branch >= 0
+    read_N = is_action_N | (batch.columns.imitate > 0)
     of_action = is_action_N[read_N]
-    branch_P, actions = batch["branch"][is_action_N], int(batch["branch"].max()) + 1
+    branch_P, actions = batch.branch[is_action_N], int(batch.branch.max()) + 1
     logits_RV = logits_of(model, batch, read_N)
-    surprise_R = F.cross_entropy(logits_RV, batch["input_ids"][read_N], reduction="none")
+    surprise_R = F.cross_entropy(logits_RV, batch.input_ids[read_N], reduction="none")
     with torch.no_grad():
         kl = kl_sum(logits_RV[of_action], batch)
-    ratio_J = branch_sums(-surprise_R[of_action] - batch["reference"], branch_P, actions)
+    ratio_J = branch_sums(-surprise_R[of_action] - batch.reference, branch_P, actions)
     return ratio_J, (kl, actions), surprise_R[~of_action]
 
 
-def _imitating(main: torch.Tensor, metrics: dict, surprise_I: torch.Tensor, batch: dict, imitation: float) -> Losses:
+def _imitating(
+    main: torch.Tensor, metrics: dict, surprise_I: torch.Tensor, batch: Batch[ChoiceColumns], imitation: float
+) -> Losses:
     """The mean surprise weighs ``imitation`` beside the mean preference of the batch."""
     if not len(surprise_I):
         return Losses(main, metrics)
     metrics["imitation"] = (surprise_I.detach().sum(), len(surprise_I))
-    return Losses(main + imitation * surprise_I.mean() * batch["weight"].sum(), metrics)
+    return Losses(main + imitation * surprise_I.mean() * batch.columns.loss_weight.sum(), metrics)
 
 
 def _best(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor:
@@ -133,7 +155,3 @@ def _best(x_J: torch.Tensor, state_J: torch.Tensor, states: int) -> torch.Tensor
     top_S = x_J.new_full((states,), -torch.inf).scatter_reduce(0, state_J, x_J, "amax")
     index_J = torch.where(x_J == top_S[state_J], torch.arange(len(x_J), device=x_J.device), -1)
     return index_J.new_full((states,), -1).scatter_reduce(0, state_J, index_J, "amax")
-
-
-def _columns(tokens: int) -> dict[str, np.ndarray]:
-    return {name: np.zeros(tokens, np.float32) for name in ("weight", "end", "score", "imitate")}

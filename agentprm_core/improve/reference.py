@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,21 @@ from torch import nn
 
 from agentprm_core.improve.kl import measured
 from agentprm_core.training.attention import logits_of, packed_attention
+from agentprm_core.training.columns import C
+from agentprm_core.training.packing import Batch
 from agentprm_core.training.sharding import in_place, is_sharded
+
+
+@dataclass(frozen=True)
+class ReferredBatch(Batch[C]):
+    """A packed batch with what the reference says of P of its tokens."""
+
+    reference: torch.Tensor
+    """(P,) their log-probabilities, nats."""
+    measured: torch.Tensor
+    """(K,) those of the P at which the KL is measured."""
+    reference_logits: torch.Tensor
+    """(K, V) the reference's there."""
 
 
 class Reference:
@@ -36,17 +51,13 @@ class Reference:
         self._trained = trained
 
     @torch.no_grad()
-    def refer(self, batch: dict, where_N: torch.Tensor) -> dict:
-        """The packed batch with what the reference says of its P tokens where ``where_N``.
-
-        Added: ``reference`` (P,), their log-probabilities, nats; ``measured`` (K,), those of the P at which the KL is
-        measured, and ``reference_logits`` (K, V) there.
-        """
+    def refer(self, batch: Batch[C], where_N: torch.Tensor) -> ReferredBatch[C]:
+        """The packed batch with what the reference says of its P tokens where ``where_N``."""
         with packed_attention(self._model), self.in_place():
             logits_PV = logits_of(self._model, batch, where_N)
-        reference_P = -F.cross_entropy(logits_PV, batch["input_ids"][where_N], reduction="none")
+        reference_P = -F.cross_entropy(logits_PV, batch.input_ids[where_N], reduction="none")
         at_K = measured(*logits_PV.shape).to(logits_PV.device)
-        return batch | {"reference": reference_P, "measured": at_K, "reference_logits": logits_PV[at_K]}
+        return ReferredBatch(**vars(batch), reference=reference_P, measured=at_K, reference_logits=logits_PV[at_K])
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

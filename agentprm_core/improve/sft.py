@@ -18,9 +18,11 @@ from transformers import PreTrainedModel
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.training.attention import log_probs
+from agentprm_core.training.columns import TrainColumns, Values
 from agentprm_core.training.launch import fit
-from agentprm_core.training.packing import Row
-from agentprm_core.training.trainer import EpisodeTrainer, Losses, TrainSettings
+from agentprm_core.training.packing import Batch, Row
+from agentprm_core.training.settings import TrainSettings
+from agentprm_core.training.trainer import EpisodeTrainer, Losses
 from agentprm_core.types import Episode
 
 
@@ -30,6 +32,12 @@ class SftSettings(TrainSettings):
     """Loss weight of an observation's token."""
     action_weight: float = 1.0
     """Of an action's; 0 trains a world model (:mod:`agentprm_core.search.world_model`)."""
+
+
+@dataclass(frozen=True)
+class SftColumns(TrainColumns):
+    is_action: Values
+    """1 on the tokens of actions, their end marks included."""
 
 
 def train_sft(
@@ -56,7 +64,7 @@ def sft_row(
     model: PreTrainedModel,
     observation_weight: float,
     action_weight: float = 1.0,
-) -> Row:
+) -> Row[SftColumns]:
     """The episode's tokens with the loss weight of predicting each; the first cannot be predicted."""
     rendered = renderer.episode(episode.turns)
     check_fits(len(rendered.input_ids), episode, model)
@@ -64,8 +72,7 @@ def sft_row(
     weight = np.where(is_action, action_weight, observation_weight).astype(np.float32)
     given = rendered.action_ends[episode.start - 1] + 1 if episode.start else 1
     weight[:given] = 0.0
-    columns = {"weight": weight, "is_action": is_action.astype(np.float32)}
-    return Row(np.array(rendered.input_ids, dtype=np.int32), columns)
+    return Row(np.array(rendered.input_ids, dtype=np.int32), SftColumns(weight, is_action.astype(np.float32)))
 
 
 def check_fits(tokens: int, episode: Episode, model: PreTrainedModel) -> None:
@@ -78,11 +85,12 @@ def check_fits(tokens: int, episode: Episode, model: PreTrainedModel) -> None:
         )
 
 
-def sft_objective(model: torch.nn.Module, batch: dict) -> Losses:
+def sft_objective(model: torch.nn.Module, batch: Batch[SftColumns]) -> Losses:
     """Σ w·nll of one packed batch, over its P tokens that have a weight. ``nll_P``: nats."""
-    weighted_N = batch["weight"] > 0
+    loss_weight_N = batch.columns.loss_weight
+    weighted_N = loss_weight_N > 0
     log_prob_P, likeliest_P = log_probs(model, batch, weighted_N)
-    nll_P, action_P = -log_prob_P, batch["is_action"][weighted_N]
+    nll_P, action_P = -log_prob_P, batch.columns.is_action[weighted_N]
     seen = nll_P.detach()
     metrics = {
         "action_loss": ((seen * action_P).sum(), action_P.sum()),
@@ -90,4 +98,4 @@ def sft_objective(model: torch.nn.Module, batch: dict) -> Losses:
         "action_accuracy": ((likeliest_P * action_P).sum(), action_P.sum()),
         "observation_accuracy": ((likeliest_P * (1 - action_P)).sum(), (1 - action_P).sum()),
     }
-    return Losses((nll_P * batch["weight"][weighted_N]).sum(), metrics)
+    return Losses((nll_P * loss_weight_N[weighted_N]).sum(), metrics)

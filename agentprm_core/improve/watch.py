@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
-from transformers import TrainerCallback
 
 from agentprm_core.credit.monte_carlo import discounted
 from agentprm_core.errors import DataError
@@ -25,8 +24,10 @@ from agentprm_core.improve.proposals import Proposer
 from agentprm_core.improve.reference import Reference
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.score import score_episodes
-from agentprm_core.training.attention import logits_of, packed_attention, to_device
+from agentprm_core.training.attention import logits_of, packed_attention
+from agentprm_core.training.columns import Columns, Values
 from agentprm_core.training.packing import Row, cut, pack
+from agentprm_core.training.trainer import EpisodeTrainer
 from agentprm_core.training.tree import tree_row
 from agentprm_core.types import Episode
 
@@ -111,16 +112,16 @@ class Probe:
         rows = [_row(policy, episode, of_episode) for episode, of_episode in zip(self._episodes, choices)]
         drawn, total = sum(len(of_episode) for of_episode in choices) * self._samples, 0.0
         for numbers in cut(range(len(rows)), [len(row) for row in rows], self._batch_tokens):
-            batch = to_device(pack([rows[i] for i in numbers]), policy.model.device)
-            where_N = batch["branch"] >= 0
+            batch = pack([rows[i] for i in numbers]).to(policy.model.device)
+            where_N = batch.branch >= 0
             batch = self._reference.refer(batch, where_N)
             with packed_attention(policy.model):
                 logits_PV = logits_of(policy.model, batch, where_N)
-            total += float(kl_sum(logits_PV, batch, batch["times"][where_N]))
+            total += float(kl_sum(logits_PV, batch, batch.columns.times[where_N]))
         return total / drawn
 
 
-class Watch(TrainerCallback):
+class Watch:
     """Takes a look before the first step, every ``every`` steps and at the end."""
 
     def __init__(self, probe: Probe, *, every: int, stop: bool) -> None:
@@ -128,24 +129,24 @@ class Watch(TrainerCallback):
         self._probe, self._every, self._stop = probe, every, stop
         self.looks: list[Look] = []
 
-    def on_train_begin(self, args, state, control, **_):
-        self.looks = [Look(**entry["look"]) for entry in state.log_history if "look" in entry]
+    def on_begin(self, trainer: EpisodeTrainer) -> None:
+        self.looks = [Look(**entry["look"]) for entry in trainer.log if "look" in entry]
         if not self.looks:
-            self._look(state)
+            self._look(trainer)
 
-    def on_step_end(self, args, state, control, **_):
-        if state.global_step % self._every == 0:
-            self._look(state)
-            if self._stop and signals(self.looks):
-                control.should_training_stop = True
+    def on_step(self, trainer: EpisodeTrainer) -> bool:
+        if trainer.step % self._every:
+            return False
+        self._look(trainer)
+        return self._stop and bool(signals(self.looks))
 
-    def on_train_end(self, args, state, control, **_):
-        if self.looks[-1].step != state.global_step:
-            self._look(state)
+    def on_end(self, trainer: EpisodeTrainer) -> None:
+        if self.looks[-1].step != trainer.step:
+            self._look(trainer)
 
-    def _look(self, state) -> None:
-        self.looks.append(self._probe.look(state.global_step))
-        state.log_history.append({"step": state.global_step, "look": asdict(self.looks[-1])})
+    def _look(self, trainer: EpisodeTrainer) -> None:
+        self.looks.append(self._probe.look(trainer.step))
+        trainer.log.append({"step": trainer.step, "look": asdict(self.looks[-1])})
 
 
 def repeats(episode: Episode, choice: Choice) -> float:
@@ -170,12 +171,18 @@ def _means(choices: Sequence[Sequence[Choice]]) -> list[float]:
     return [float(np.mean([choice.scores for choice in of_episode])) for of_episode in choices]
 
 
-def _row(policy: Checkpoint, episode: Episode, choices: Sequence[Choice]) -> Row:
-    """The episode with the distinct actions drawn as branches; ``times`` is how often each was drawn, on its tokens."""
+@dataclass(frozen=True)
+class _DrawnColumns(Columns):
+    times: Values
+    """How often an action was drawn, on its tokens."""
+
+
+def _row(policy: Checkpoint, episode: Episode, choices: Sequence[Choice]) -> Row[_DrawnColumns]:
+    """The episode with the distinct actions drawn as branches."""
     rendered = policy.renderer.episode(episode.turns)
     branches = [
-        (rendered.action_starts[choice.turn], tokens, {"times": np.full(len(tokens), times, np.float32)})
+        (rendered.action_starts[choice.turn], tokens, _DrawnColumns(np.full(len(tokens), times, np.float32)))
         for choice in choices
         for tokens, times in Counter(proposal.tokens for proposal in choice.proposals).items()
     ]
-    return tree_row(rendered.input_ids, {"times": np.zeros(len(rendered.input_ids), np.float32)}, branches)
+    return tree_row(rendered.input_ids, _DrawnColumns.zeros(len(rendered.input_ids)), branches)

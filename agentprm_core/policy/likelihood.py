@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 def token_nll(hidden_PW: torch.Tensor, embedding_VW: torch.Tensor, ids_P: torch.Tensor) -> torch.Tensor:
     """(P,) nats, float32: −log of the probability of each token after the place with this hidden state."""
-    return F.cross_entropy(F.linear(hidden_PW, embedding_VW).float(), ids_P, reduction="none")
+    return F.cross_entropy(F.linear(hidden_PW.to(embedding_VW.dtype), embedding_VW).float(), ids_P, reduction="none")
 
 
 def action_log_likelihood(

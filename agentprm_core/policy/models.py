@@ -61,7 +61,6 @@ def new_model(
     kv_heads: int,
     context: int,
     seed: int,
-    embedding_std: float = EMBEDDING_STD,
 ) -> LlamaForCausalLM:
     """A Llama-architecture model with random weights. Embeddings are shared between input and output.
 
@@ -85,19 +84,19 @@ def new_model(
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
-    _share_names(model, tokenizer.get_vocab(), embedding_std)
+    _share_names(model, tokenizer.get_vocab())
     return model
 
 
 @torch.no_grad()
-def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int], std: float) -> None:
+def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int]) -> None:
     """Start all embeddings at one scale, those of tokens that name the same kind of thing near each other."""
     embedding_VD = model.get_input_embeddings().weight
-    embedding_VD.mul_(std / model.config.initializer_range)
+    embedding_VD.mul_(EMBEDDING_STD / model.config.initializer_range)
     names = {token: index for token, index in sorted(vocabulary.items()) if _ENTITY.fullmatch(token)}
     parts: dict[str, torch.Tensor] = {}
     for part in sorted({part for name in names for part in name.split()}):
-        parts[part] = torch.randn(embedding_VD.shape[1]) * std
+        parts[part] = torch.randn(embedding_VD.shape[1]) * EMBEDDING_STD
         if part in vocabulary:
             embedding_VD[vocabulary[part]] = parts[part]
     for name, index in names.items():

@@ -12,7 +12,7 @@ Shapes: ``M`` scored actions of a pack (a row's own turns in order, then its bra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,17 +22,18 @@ from transformers import PreTrainedModel
 
 from agentprm_core.credit.inverse import inverse_logits, inverse_loss
 from agentprm_core.policy.prompt import Renderer
-from agentprm_core.prm.losses import check_observations, prm_objective
+from agentprm_core.prm.losses import prm_objective
 from agentprm_core.prm.rows import action_tokens
 from agentprm_core.prm.score import score_rows
 from agentprm_core.prm.validation import validate
+from agentprm_core.training.columns import ScoreColumns, TrainColumns, Values
 from agentprm_core.training.launch import fit
-from agentprm_core.training.packing import Row
-from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings
+from agentprm_core.training.packing import Batch, Row, pack
+from agentprm_core.training.settings import TrainSettings
+from agentprm_core.training.trainer import EpisodeTrainer
 from agentprm_core.training.tree import tree_row
 from agentprm_core.types import Episode
 
-_COLUMNS = ("weight", "scored", "span", "next", "expert", "observation")
 _EPSILON = 1e-7
 
 
@@ -51,8 +52,16 @@ class InverseEpisode:
 @dataclass(frozen=True)
 class InverseSettings(TrainSettings):
     gamma: float = 0.95
-    observation_weight: float = 0.0
-    """Loss of predicting a token of an observation, beside 1 for a turn of weight 1."""
+
+
+@dataclass(frozen=True)
+class InverseColumns(ScoreColumns, TrainColumns):
+    """A score is read at the end of each decided turn, which has a loss weight, and of each branch, which has none."""
+
+    next: Values
+    """At a turn's end how many scores further on Q(s',a') stands; 0 at the last turn."""
+    expert: Values
+    """There, 1 for the expert's."""
 
 
 def train_inverse(
@@ -70,11 +79,10 @@ def train_inverse(
         :func:`validate_inverse`.
 
     Raises:
-        DataError: nothing to train on, an observation loss where the embedding is not also the output.
+        DataError: nothing to train on.
         ValueError: a resampled action too few or too many.
     """
-    check_observations(prm, settings.observation_weight)
-    objective = prm_objective(partial(inverse, gamma=settings.gamma), settings.observation_weight, scored="scored")
+    objective = prm_objective(partial(inverse, gamma=settings.gamma))
     rows = [inverse_row(item, renderer) for item in items]
     metrics = fit(EpisodeTrainer(prm, rows, objective, settings, scratch))
     metrics["validation"] = validate_inverse(prm, renderer, held_out, settings)
@@ -87,31 +95,28 @@ def validate_inverse(
     """:func:`agentprm_core.prm.validation.validate` of σ(r) against who decided the turn. Its ``auc`` says how well
     the expert's turns are told from the learner's; at ½ the policy plays as the expert does."""
     rows = [inverse_row(item, renderer) for item in held_out]
-    everything = [replace(row, columns={"weight": row.columns["scored"], "span": row.columns["span"]}) for row in rows]
     rewards, experts = [], []
-    for row, q_M in zip(rows, score_rows(prm, everything, settings.batch_tokens)):
-        batch = {name: torch.from_numpy(row.columns[name]) for name in ("weight", "scored", "next", "expert")}
+    for row, q_M in zip(rows, score_rows(prm, rows, settings.batch_tokens)):
+        batch = pack([row])
         logit_M = torch.from_numpy(np.clip(q_M, _EPSILON, 1 - _EPSILON)).logit()
         at_N, after_N, terminal_N = _places(batch)
         rewards.append(inverse_logits(logit_M[at_N], logit_M[after_N], terminal_N, gamma=settings.gamma).sigmoid())
-        experts.append(batch["expert"][batch["weight"] > 0])
+        experts.append(batch.columns.expert[batch.columns.loss_weight > 0])
     expert_N = torch.cat(experts).numpy()
     return validate(torch.cat(rewards).numpy(), expert_N, expert_N > 0)
 
 
-def inverse(logit_M: torch.Tensor, batch: dict, *, gamma: float) -> torch.Tensor:
+def inverse(logit_M: torch.Tensor, batch: Batch[InverseColumns], *, gamma: float) -> torch.Tensor:
     """Σ over turns of weight · BCE(σ(Q(s,a) − γ Q(s',a')), expert)."""
     at_N, after_N, terminal_N = _places(batch)
-    weighted = batch["weight"] > 0
-    weight_N, expert_N = batch["weight"][weighted], batch["expert"][weighted]
+    turn = batch.columns.loss_weight > 0
+    weight_N, expert_N = batch.columns.loss_weight[turn], batch.columns.expert[turn]
     mean = inverse_loss(logit_M[at_N], logit_M[after_N], terminal_N, expert_N, weight_N, gamma=gamma)
     return mean * weight_N.sum()
 
 
-def inverse_row(item: InverseEpisode, renderer: Renderer) -> Row:
-    """Columns: ``weight`` (at a decided turn's end), ``scored`` (1 there and at a branch's end), ``span`` (there, the
-    tokens of the action), ``next`` (how many scores further on Q(s',a') stands; 0 at the last turn), ``expert``,
-    ``observation`` (1 on tokens the world wrote, but for the very first).
+def inverse_row(item: InverseEpisode, renderer: Renderer) -> Row[InverseColumns]:
+    """The episode, and a branch for each resampled action that the expert did not do.
 
     Raises:
         ValueError: an expert's episode without one resampled action a turn but the first; names the episode.
@@ -123,33 +128,28 @@ def inverse_row(item: InverseEpisode, renderer: Renderer) -> Row:
             f"{episode.length} turns; every turn but the first needs one"
         )
     rendered = renderer.episode(turns)
-    columns = _empty(len(rendered.input_ids))
-    columns["observation"][1:] = ~np.array(rendered.is_action[1:])
-    branches: list[tuple[int, tuple[int, ...], dict[str, np.ndarray]]] = []
+    columns = InverseColumns.zeros(len(rendered.input_ids))
+    branches: list[tuple[int, tuple[int, ...], InverseColumns]] = []
     for turn in range(episode.start, episode.length):
         end = rendered.action_ends[turn]
-        columns["weight"][end], columns["scored"][end], columns["expert"][end] = item.weight, 1.0, item.expert
-        columns["span"][end] = end - rendered.action_starts[turn] + 1
+        columns.loss_weight[end], columns.is_scored[end], columns.expert[end] = item.weight, 1.0, item.expert
+        columns.span[end] = end - rendered.action_starts[turn] + 1
         if turn + 1 == episode.length:
             continue
-        columns["next"][end] = 1.0
+        columns.next[end] = 1.0
         following = turns[turn + 1]
         if item.expert and item.after[turn] != (following.action, following.reason):
-            columns["next"][end] = episode.length - turn + len(branches)
+            columns.next[end] = episode.length - turn + len(branches)
             tokens = action_tokens(renderer, *item.after[turn])
-            own = _empty(len(tokens))
-            own["scored"][-1], own["span"][-1] = 1.0, len(tokens)
+            own = InverseColumns.zeros(len(tokens))
+            own.is_scored[-1], own.span[-1] = 1.0, len(tokens)
             branches.append((rendered.action_starts[turn + 1], tokens, own))
     return tree_row(rendered.input_ids, columns, branches)
 
 
-def _places(batch: dict) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _places(batch: Batch[InverseColumns]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """[N] indices into the M scores of each turn's own and of its next, and whether there is no next."""
-    scored = batch["scored"] > 0
-    at_N = torch.nonzero(batch["weight"][scored] > 0)[:, 0]
-    step_N = batch["next"][scored][at_N].long()
+    scored = batch.columns.is_scored > 0
+    at_N = torch.nonzero(batch.columns.loss_weight[scored] > 0)[:, 0]
+    step_N = batch.columns.next[scored][at_N].long()
     return at_N, at_N + step_N, step_N == 0
-
-
-def _empty(tokens: int) -> dict[str, np.ndarray]:
-    return {name: np.zeros(tokens, np.float32) for name in _COLUMNS}

@@ -9,40 +9,42 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
-from agentprm_core.errors import DataError
-from agentprm_core.policy.likelihood import token_nll
-from agentprm_core.prm.model import action_logits, embedding
-from agentprm_core.training.packing import Row
+from agentprm_core.prm.model import action_logits
+from agentprm_core.prm.rows import PrmColumns
+from agentprm_core.training.packing import Batch, Row
 from agentprm_core.training.trainer import Losses, Objective
 
+PrmLoss = Callable[..., torch.Tensor]
 
-def soft_bce(logit_M: torch.Tensor, batch: dict) -> torch.Tensor:
+
+def soft_bce(logit_M: torch.Tensor, batch: Batch[PrmColumns]) -> torch.Tensor:
     """−Σ [Q̂ log Q_φ + (1 − Q̂) log(1 − Q_φ)] over the scored actions (paper A, eq. 3)."""
-    return F.binary_cross_entropy_with_logits(logit_M, batch["q"][batch["weight"] > 0], reduction="sum")
+    return F.binary_cross_entropy_with_logits(logit_M, batch.columns.q[batch.columns.is_scored > 0], reduction="sum")
 
 
-def relative(logit_M: torch.Tensor, batch: dict, margin: float) -> torch.Tensor:
+def relative(logit_M: torch.Tensor, batch: Batch[PrmColumns], margin: float) -> torch.Tensor:
     """−Σ log σ(r_c − r_r) over ordered pairs of actions at one state with Q̂_c − Q̂_r > ``margin`` (paper A, relative
     loss; Bradley-Terry)."""
-    scored_N = batch["weight"] > 0
-    better_MM = _better(batch["row"][scored_N], batch["state"][scored_N], batch["q"][scored_N], margin)
+    columns, scored_N = batch.columns, batch.columns.is_scored > 0
+    better_MM = _better(batch.row[scored_N], columns.state[scored_N], columns.q[scored_N], margin)
     return (F.softplus(logit_M[None, :] - logit_M[:, None]) * better_MM).sum()
 
 
-def pair_weights(row: Row, margin: float) -> Row | None:
-    """The row with its weights spread over the actions that make pairs, their sum the number of pairs, so that the
+def pair_weights(row: Row[PrmColumns], margin: float) -> Row[PrmColumns] | None:
+    """The row with its loss weights spread over the actions that make pairs, their sum the number of pairs, so that the
     loss is a mean over pairs; None where no two actions at one state differ by more than ``margin``."""
-    scored_L = row.columns["weight"] > 0
-    state_M, q_M = (torch.from_numpy(row.columns[name][scored_L]) for name in ("state", "q"))
+    columns, scored_L = row.columns, row.columns.is_scored > 0
+    state_M, q_M = torch.from_numpy(columns.state[scored_L]), torch.from_numpy(columns.q[scored_L])
     better_MM = _better(torch.zeros_like(state_M), state_M, q_M, margin).numpy()
     if not better_MM.any():
         return None
-    weight_L = row.columns["weight"].copy()
+    weight_L = np.zeros_like(columns.loss_weight)
     weight_L[scored_L] = (better_MM.sum(0) + better_MM.sum(1)) / 2
-    return replace(row, columns={**row.columns, "weight": weight_L})
+    return replace(row, columns=replace(columns, loss_weight=weight_L))
 
 
 def _better(row_M: torch.Tensor, state_M: torch.Tensor, q_M: torch.Tensor, margin: float) -> torch.Tensor:
@@ -51,36 +53,11 @@ def _better(row_M: torch.Tensor, state_M: torch.Tensor, q_M: torch.Tensor, margi
     return same_MM & (q_M[:, None] - q_M[None, :] > margin)
 
 
-def check_observations(prm: torch.nn.Module, observation_weight: float) -> None:
-    """Raises DataError where :func:`prm_objective` cannot predict the words: its embedding is not its output."""
-    if observation_weight and not prm.config.tie_word_embeddings:
-        raise DataError(
-            "observation_weight needs a model whose embedding is also its output (tie_word_embeddings): set "
-            "prm.observation_weight to 0"
-        )
+def prm_objective(loss: PrmLoss) -> Objective:
+    """The objective of ``loss``, of the logits (M,) where ``is_scored`` and the batch, to a sum over the batch."""
+    return partial(_objective, loss=loss)
 
 
-def prm_objective(loss: Callable[..., torch.Tensor], observation_weight: float, scored: str = "weight") -> Objective:
-    """The objective of ``loss`` (logit_M, batch → sum), and beside it ``observation_weight`` × the surprise (nats) at
-    the world's words, predicted through the transposed embedding as the policy does. Scores are read where the column
-    ``scored`` is above 0."""
-    return partial(_objective, loss=loss, observation_weight=observation_weight, scored=scored)
-
-
-def _objective(
-    model: torch.nn.Module,
-    batch: dict,
-    loss: Callable[..., torch.Tensor],
-    observation_weight: float,
-    scored: str,
-) -> Losses:
-    logit_M, out = action_logits(model, batch, batch[scored] > 0, output_hidden_states=observation_weight > 0)
-    main = loss(logit_M, batch)
-    metrics = {"prm_loss": (main.detach(), batch["weight"].sum())}
-    if observation_weight == 0:
-        return Losses(main, metrics)
-    of_world_N = batch["observation"] > 0
-    hidden_PW = out.hidden_states[-1][0, batch["parent"][of_world_N]]
-    surprised = token_nll(hidden_PW, embedding(model), batch["input_ids"][of_world_N]).sum()
-    metrics["observation_loss"] = (surprised.detach(), of_world_N.sum())
-    return Losses(main + observation_weight * surprised, metrics)
+def _objective(model: torch.nn.Module, batch: Batch, loss: PrmLoss) -> Losses:
+    total = loss(action_logits(model, batch), batch)
+    return Losses(total, {"prm_loss": (total.detach(), batch.columns.loss_weight.sum())})

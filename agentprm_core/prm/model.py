@@ -21,6 +21,8 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 from agentprm_core.errors import DataError
 from agentprm_core.policy.likelihood import action_log_likelihood
 from agentprm_core.training.attention import forward
+from agentprm_core.training.columns import ScoreColumns
+from agentprm_core.training.packing import Batch
 
 
 def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel:
@@ -59,31 +61,19 @@ def likelihood_weight(prm: torch.nn.Module) -> float:
     return float(getattr(getattr(prm, "module", prm).config, "likelihood", 0.0))
 
 
-def action_logits(prm: torch.nn.Module, batch: dict, scored_N: torch.Tensor, **options: object) -> tuple:
-    """(M,) logits of Q_φ where ``scored_N``, float32, and the model's output on the batch. The column ``span`` says at
-    each scored token how many tokens its action has, itself included. ``options`` are the model's."""
-    weight = likelihood_weight(prm)
-    if weight:
-        options["output_hidden_states"] = True
-    out = forward(prm, batch, **options)
-    logit_M = out.logits[0, scored_N, 0].float()
+def action_logits(prm: torch.nn.Module, batch: Batch[ScoreColumns]) -> torch.Tensor:
+    """(M,) logits of Q_φ where ``is_scored``, float32."""
+    weight, columns = likelihood_weight(prm), batch.columns
+    scored_N = columns.is_scored > 0
     if not weight:
-        return logit_M, out
+        return forward(prm, batch).logits[0, scored_N, 0].float()
+    out = forward(prm, batch, output_hidden_states=True)
     end_M = scored_N.nonzero()[:, 0]
+    embedding_VW = getattr(prm, "module", prm).get_input_embeddings().weight
     spoken_M = action_log_likelihood(
-        out.hidden_states[-1][0],
-        embedding(prm),
-        batch["input_ids"],
-        batch["parent"],
-        end_M,
-        batch["span"][end_M].long(),
+        out.hidden_states[-1][0], embedding_VW, batch.input_ids, batch.parent, end_M, columns.span[end_M].long()
     )
-    return logit_M + weight * spoken_M, out
-
-
-def embedding(prm: torch.nn.Module) -> torch.Tensor:
-    """[V, W] of a PRM, wrapped for several processes or not."""
-    return getattr(prm, "module", prm).get_input_embeddings().weight
+    return out.logits[0, scored_N, 0].float() + weight * spoken_M
 
 
 def _with_adapter_of(policy: PreTrainedModel, prm: PreTrainedModel) -> PreTrainedModel:

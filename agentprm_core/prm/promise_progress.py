@@ -18,7 +18,7 @@ Shapes: ``M`` scored actions of a pack, its rows' turns in order; ``T`` turns of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -28,17 +28,27 @@ from torch.nn.utils.rnn import pad_sequence
 from agentprm_core.credit.gae import gae_targets
 from agentprm_core.datasets import atomic_write
 from agentprm_core.prm.losses import prm_objective
+from agentprm_core.prm.rows import PrmColumns
 from agentprm_core.prm.score import score_rows
-from agentprm_core.training.packing import Row
+from agentprm_core.training.packing import Batch, Row
 from agentprm_core.training.trainer import Batches, EpisodeTrainer
+
+
+@dataclass(frozen=True)
+class TargetBatch(Batch[PrmColumns]):
+    """A packed batch with the targets of its M scored actions."""
+
+    promise: torch.Tensor
+    """(M,) Q̂."""
+    progress: torch.Tensor
+    """(M,) Â."""
 
 
 class PromiseProgressTrainer(EpisodeTrainer):
     """Targets from the scores of the same pass, or from the model as it was when the epoch began."""
 
-    def __init__(self, prm, rows: Sequence[Row], won: Sequence[bool], settings, scratch: Path) -> None:
-        objective = prm_objective(self.loss, settings.observation_weight)
-        super().__init__(prm, rows, objective, settings, scratch)
+    def __init__(self, prm, rows: Sequence[Row[PrmColumns]], won: Sequence[bool], settings, scratch) -> None:
+        super().__init__(prm, rows, prm_objective(self.loss), settings, scratch)
         self._won = np.array(won, dtype=np.float32)
         self._targets: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -46,32 +56,32 @@ class PromiseProgressTrainer(EpisodeTrainer):
         return {"won": self._won.tolist()}
 
     @classmethod
-    def again(cls, model, rows, settings, scratch: Path, *, won: Sequence[bool]) -> PromiseProgressTrainer:
+    def again(cls, model, rows, settings, scratch, *, won: Sequence[bool]) -> PromiseProgressTrainer:
         return cls(model, rows, won, settings, scratch)
 
     def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
         return [*super().decided_by(), {"won": torch.from_numpy(self._won)}]
 
-    def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
+    def batches(self, step: int) -> Batches:
+        batches = super().batches(step)
         if self.settings.targets == "step":
-            return super().step_batches(epoch_iterator, num_batches)
-        step = self.state.global_step
-        group = self.settings.accumulation * self.args.world_size
-        steps_an_epoch = -(-self.train_dataset.first_epoch // group)
+            return batches
+        group = self.settings.accumulation * self.processes.count
+        steps_an_epoch = -(-self.plan.first_epoch // group)
         if not self._targets or step % steps_an_epoch == 0:
             self._targets = self._estimate(step - step % steps_an_epoch)
-        return [self._with_targets(batch) for batch in super().step_batches(epoch_iterator, num_batches)]
+        return [self._with_targets(batch) for batch in batches]
 
-    def loss(self, logit_M: torch.Tensor, batch: dict) -> torch.Tensor:
+    def loss(self, logit_M: torch.Tensor, batch: Batch[PrmColumns]) -> torch.Tensor:
         """Σ over turns of ½ (M − Q̂)² + β ((M − M_prev) − Â)²."""
         q_M = logit_M.sigmoid()
-        row_M = batch["row"][batch["weight"] > 0]
+        row_M = batch.row[batch.columns.is_scored > 0]
         same_row_M = F.pad(row_M[1:] == row_M[:-1], (1, 0))
         before_M = F.pad(q_M[:-1], (1, 0)) * same_row_M
-        if self.settings.targets == "step":
-            promise, progress = self._targets_of(q_M.detach(), row_M, batch["rows"])
+        if isinstance(batch, TargetBatch):
+            promise, progress = batch.promise, batch.progress
         else:
-            promise, progress = batch["promise"], batch["progress"]
+            promise, progress = self._targets_of(q_M.detach(), row_M, batch.numbers)
         promise_M = (q_M - promise).square() / 2
         progress_M = (q_M - before_M - progress).square()
         return (promise_M + self.settings.beta * progress_M).sum()
@@ -89,14 +99,14 @@ class PromiseProgressTrainer(EpisodeTrainer):
     def _estimate(self, epoch_start: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """(Q̂, Â) of every row from the weights of step ``epoch_start``; kept in scratch, for a run that is killed
         within the epoch cannot score with those weights again."""
-        kept = Path(self.args.output_dir) / f"scores-{epoch_start}.npy"
+        kept = self.scratch / f"scores-{epoch_start}.npy"
         if not kept.exists():
             scores = score_rows(self.model, self.rows, self.settings.batch_tokens)
-            if self.args.should_save:
+            if self.processes.rank == 0:
                 with atomic_write(kept) as aside:
                     np.save(aside, np.concatenate(scores))
         else:
-            ends = np.cumsum([int(row.columns["weight"].sum()) for row in self.rows])
+            ends = np.cumsum([int(row.columns.is_scored.sum()) for row in self.rows])
             scores = np.split(np.load(kept), ends[:-1])
         return [self._row_targets(m_T, won) for m_T, won in zip(scores, self._won)]
 
@@ -110,8 +120,7 @@ class PromiseProgressTrainer(EpisodeTrainer):
         )
         return targets.q_BT[0].numpy(), targets.advantage_BT[0].numpy()
 
-    def _with_targets(self, batch: dict) -> dict:
-        rows = [self._targets[i] for i in batch["rows"].tolist()]
-        for name, column in (("promise", 0), ("progress", 1)):
-            batch[name] = torch.from_numpy(np.concatenate([row[column] for row in rows])).to(batch["rows"].device)
-        return batch
+    def _with_targets(self, batch: Batch[PrmColumns]) -> TargetBatch:
+        of_rows = zip(*[self._targets[i] for i in batch.numbers.tolist()])
+        promise, progress = (torch.from_numpy(np.concatenate(each)).to(batch.row.device) for each in of_rows)
+        return TargetBatch(**vars(batch), promise=promise, progress=progress)

@@ -9,6 +9,7 @@ import numpy as np
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
+from agentprm_core.training.columns import ScoreColumns, TrainColumns, Values
 from agentprm_core.training.packing import Row
 from agentprm_core.training.tree import tree_row
 from agentprm_core.types import Episode
@@ -36,6 +37,16 @@ class Labelled:
     tried: Sequence[Tried] = ()
 
 
+@dataclass(frozen=True)
+class PrmColumns(ScoreColumns, TrainColumns):
+    """The loss weight is 1 where a score is read, but for what :func:`agentprm_core.prm.losses.pair_weights` makes."""
+
+    q: Values
+    """There, what the action is worth."""
+    state: Values
+    """There, the turn + 1: actions of one row and state compete."""
+
+
 def outcome_alone(labelled: Labelled) -> Labelled:
     """The episode with one label, its outcome (1 won, 0 lost), at its last action: what an outcome reward model (ORM)
     learns from (paper B, baselines)."""
@@ -49,9 +60,8 @@ def action_tokens(renderer: Renderer, action: str, reason: str = "") -> tuple[in
     return (*renderer.action_text(action, reason), renderer.stop_token)
 
 
-def prm_row(labelled: Labelled, renderer: Renderer) -> Row:
-    """Columns: ``weight`` (1 where a score is read), ``q``, ``state`` (turn + 1 there), ``span`` (there, the tokens of
-    the action), ``observation`` (1 on tokens the world wrote, but for the very first).
+def prm_row(labelled: Labelled, renderer: Renderer) -> Row[PrmColumns]:
+    """The episode, and a branch for each other action tried. A score is read at the end of all that have a label.
 
     Raises:
         DataError: labels outside [0, 1] or not one a turn; names the episode.
@@ -64,24 +74,19 @@ def prm_row(labelled: Labelled, renderer: Renderer) -> Row:
             f"between {worth.min(initial=0)} and {worth.max(initial=0)}; they must be one a turn, in [0, 1]"
         )
     rendered = renderer.episode(episode.turns)
-    columns = _empty(len(rendered.input_ids))
-    columns["observation"][1:] = ~np.array(rendered.is_action[1:])
+    columns = PrmColumns.zeros(len(rendered.input_ids))
     for turn, (begin, end, q) in enumerate(zip(rendered.action_starts, rendered.action_ends, q_T)):
         if not np.isnan(q):
             _mark(columns, end, turn, q, end - begin + 1)
     branches = []
     for tried in labelled.tried:
         tokens = action_tokens(renderer, tried.action, tried.reason)
-        own = _empty(len(tokens))
+        own = PrmColumns.zeros(len(tokens))
         _mark(own, -1, tried.turn, tried.q, len(tokens))
         branches.append((rendered.action_starts[tried.turn], tokens, own))
     return tree_row(rendered.input_ids, columns, branches)
 
 
-def _empty(tokens: int) -> dict[str, np.ndarray]:
-    return {name: np.zeros(tokens, np.float32) for name in ("weight", "q", "state", "span", "observation")}
-
-
-def _mark(columns: dict[str, np.ndarray], at: int, turn: int, q: float, span: int) -> None:
-    for name, value in (("weight", 1.0), ("q", q), ("state", turn + 1), ("span", span)):
-        columns[name][at] = value
+def _mark(columns: PrmColumns, at: int, turn: int, q: float, span: int) -> None:
+    columns.loss_weight[at] = columns.is_scored[at] = 1.0
+    columns.q[at], columns.state[at], columns.span[at] = q, turn + 1, span

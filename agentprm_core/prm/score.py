@@ -11,7 +11,8 @@ from transformers import PreTrainedModel
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.model import action_logits
 from agentprm_core.prm.rows import Labelled, Tried, prm_row
-from agentprm_core.training.attention import packed_attention, to_device
+from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.columns import ScoreColumns
 from agentprm_core.training.packing import Row, cut, pack
 from agentprm_core.types import Episode
 
@@ -42,17 +43,16 @@ def score_actions(
 
 
 @torch.no_grad()  # not inference_mode: a sharded model that scores while it is trained keeps what it gathers
-def score_rows(prm: PreTrainedModel, rows: Sequence[Row], batch_tokens: int) -> list[np.ndarray]:
-    """Q_φ at each row's tokens of weight > 0, in their order."""
+def score_rows(prm: PreTrainedModel, rows: Sequence[Row[ScoreColumns]], batch_tokens: int) -> list[np.ndarray]:
+    """Q_φ where each row ``is_scored``, in order."""
     training = prm.training
     prm.eval()
     scores: list[np.ndarray] = []
     with packed_attention(prm):
         for numbers in cut(range(len(rows)), [len(row) for row in rows], batch_tokens):
-            batch = to_device(pack([rows[i] for i in numbers]), prm.device)
-            scored_N = batch["weight"] > 0
-            q_M = action_logits(prm, batch, scored_N)[0].sigmoid()
-            counts = torch.bincount(batch["row"][scored_N], minlength=len(numbers))
+            batch = pack([rows[i] for i in numbers]).to(prm.device)
+            q_M = action_logits(prm, batch).sigmoid()
+            counts = torch.bincount(batch.row[batch.columns.is_scored > 0], minlength=len(numbers))
             scores += [q.cpu().numpy() for q in q_M.split(counts.tolist())]
     prm.train(training)
     return scores

@@ -16,13 +16,14 @@ from transformers import PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
-from agentprm_core.prm.losses import check_observations, pair_weights, prm_objective, relative, soft_bce
+from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, outcome_alone, prm_row
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.validation import validate
 from agentprm_core.training.launch import fit
-from agentprm_core.training.trainer import EpisodeTrainer, TrainSettings
+from agentprm_core.training.settings import TrainSettings
+from agentprm_core.training.trainer import EpisodeTrainer
 
 LOSSES = ("bce", "relative", "promise_progress", "outcome")
 TARGETS = ("step", "epoch")
@@ -35,8 +36,6 @@ class PrmSettings(TrainSettings):
     state (paper A). ``promise_progress``: L_Q + β L_A with GAE targets from the model itself (paper B). ``outcome``:
     cross-entropy with the outcome, at an episode's last action alone (ORM). The last two learn from whole episodes and
     read no other actions tried at their states."""
-    observation_weight: float = 0.0
-    """Loss of predicting a token of an observation, beside 1 for the score of an action."""
     margin: float = 0.03
     """``relative``: the least difference of Q̂ that makes a pair."""
     beta: float = 1.0
@@ -75,14 +74,12 @@ def train_prm(
         ``validation``, see :func:`agentprm_core.prm.validation.validate`.
 
     Raises:
-        DataError: nothing to train on, bad labels, a game on both sides, no two actions that differ (``relative``),
-            an observation loss where the embedding is not also the output (from-scratch models share them).
+        DataError: nothing to train on, bad labels, a game on both sides, no two actions that differ (``relative``).
     """
     labelled = list(labelled)
     shared = {item.episode.game_id for item in labelled} & {item.episode.game_id for item in held_out}
     if shared:
         raise DataError(f"{len(shared)} games are in both training and validation: {', '.join(sorted(shared)[:3])} …")
-    check_observations(prm, settings.observation_weight)
     trainer = _trainer(labelled, renderer, prm, settings, scratch)
     metrics = fit(trainer)
     if held_out:
@@ -115,4 +112,4 @@ def _trainer(labelled, renderer, prm, settings, scratch) -> EpisodeTrainer:
                 f"no state has two actions whose labels differ by more than {settings.margin}: lower prm.margin, or "
                 "try actions at more states (rollout.branch)"
             )
-    return EpisodeTrainer(prm, rows, prm_objective(loss, settings.observation_weight), settings, scratch)
+    return EpisodeTrainer(prm, rows, prm_objective(loss), settings, scratch)

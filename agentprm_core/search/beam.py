@@ -22,9 +22,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tqdm import tqdm
-
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
+from agentprm_core.progress import progress
 from agentprm_core.rollout import Start, settled_heap
 from agentprm_core.search.best_of_n import judged
 from agentprm_core.search.scorer import Scorer
@@ -112,16 +111,14 @@ class BeamSearch:
         self._sampler, self._scorer, self._width, self._samples = sampler, scorer, width, samples
         self._prior = prior
 
-    def search(
-        self, starts: Iterable[Start], *, world_name: str, max_turns: int, progress: bool = False
-    ) -> Iterator[Episode]:
+    def search(self, starts: Iterable[Start], *, world_name: str, max_turns: int) -> Iterator[Episode]:
         """The path found for each start, as games end. ``Episode.extra``: ``score``, ``cost``, ``world_steps``.
 
         Raises ValueError for a start with actions to replay.
         """
         starts = list(starts)
         waiting, beams = iter(starts), []
-        with settled_heap(), tqdm(total=len(starts), unit="game", disable=None if progress else True) as bar:
+        with settled_heap(), progress(len(starts), "game") as bar:
             try:
                 while True:
                     while (len(beams) + 1) * self._width <= self._sampler.seats and (start := next(waiting, None)):

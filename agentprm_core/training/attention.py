@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from agentprm_core.errors import DataError
+from agentprm_core.training.packing import Batch, Block
 
 ATTENTION = "agentprm_packed"
 
@@ -41,15 +42,9 @@ def packed_attention(model: PreTrainedModel) -> Iterator[None]:
         config._attn_implementation = configured
 
 
-def to_device(batch: dict, device: torch.device) -> dict:
-    """The packed batch on ``device``."""
-    groups = [{name: x.to(device) for name, x in block.items()} for block in batch["groups"]]
-    return {name: x.to(device) for name, x in batch.items() if name != "groups"} | {"groups": groups}
-
-
-def forward(model: nn.Module, batch: dict, **options: object):
-    """The model's output on a packed batch (:func:`agentprm_core.training.packing.pack`): logits are [1, N, …]."""
-    return read(model, batch["input_ids"], batch["position_ids"], forward_blocks(batch), **options)
+def forward(model: nn.Module, batch: Batch, **options: object):
+    """The model's output on a packed batch: logits are [1, N, …]."""
+    return read(model, batch.input_ids, batch.position_ids, forward_blocks(batch), **options)
 
 
 @dataclass(frozen=True)
@@ -79,10 +74,10 @@ class Memory:
         return key, value
 
 
-def forward_blocks(batch: dict, memory: Memory | None = None) -> Blocks:
+def forward_blocks(batch: Batch, memory: Memory | None = None) -> Blocks:
     """Who sees whom in a packed batch that is read from its start."""
-    groups = [(block["index"], block["index"], _mask(block)) for block in batch["groups"]]
-    return Blocks(groups, batch["back"], memory)
+    groups = [(block.index, block.index, _mask(block)) for block in batch.blocks]
+    return Blocks(groups, batch.back, memory)
 
 
 def read(model: nn.Module, ids_N: torch.Tensor, positions_N: torch.Tensor, blocks: Blocks, **options: object):
@@ -97,16 +92,16 @@ def read(model: nn.Module, ids_N: torch.Tensor, positions_N: torch.Tensor, block
     )
 
 
-def log_probs(model: nn.Module, batch: dict, where_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def log_probs(model: nn.Module, batch: Batch, where_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Of the P tokens where ``where_N``: log-probability after their parent (P,) float32 nats, and whether each is the
     likeliest (P,) bool."""
-    ids_P, logits_PV = batch["input_ids"][where_N], logits_of(model, batch, where_N)
+    ids_P, logits_PV = batch.input_ids[where_N], logits_of(model, batch, where_N)
     return -F.cross_entropy(logits_PV, ids_P, reduction="none"), logits_PV.detach().argmax(-1) == ids_P
 
 
-def logits_of(model: nn.Module, batch: dict, where_N: torch.Tensor) -> torch.Tensor:
+def logits_of(model: nn.Module, batch: Batch, where_N: torch.Tensor) -> torch.Tensor:
     """(P, V) float32: what the P tokens where ``where_N`` are predicted from. Made for these tokens alone."""
-    return forward(model, batch, logits_to_keep=batch["parent"][where_N]).logits[0].float()
+    return forward(model, batch, logits_to_keep=batch.parent[where_N]).logits[0].float()
 
 
 def tree_mask(segment_BL: torch.Tensor, sees_BL: torch.Tensor) -> torch.Tensor:
@@ -117,8 +112,8 @@ def tree_mask(segment_BL: torch.Tensor, sees_BL: torch.Tensor) -> torch.Tensor:
     return (of_trunk_BLL | (of_own_BLL & (index_L[:, None] >= index_L)))[:, None]
 
 
-def _mask(block: dict[str, torch.Tensor]) -> torch.Tensor | None:
-    return tree_mask(block["segment"], block["sees"]) if "segment" in block else None
+def _mask(block: Block) -> torch.Tensor | None:
+    return None if block.segment is None else tree_mask(block.segment, block.sees)
 
 
 def _attend(

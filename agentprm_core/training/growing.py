@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from agentprm_core.training.attention import Blocks, Memory, forward_blocks, read, to_device
+from agentprm_core.training.attention import Blocks, Memory, forward_blocks, read
 from agentprm_core.training.packing import Row, pack
 
 
@@ -41,12 +41,12 @@ class GrowingTree:
         ``first_logits``."""
         self._model, self._memory = model, Memory()
         batch = pack(rows)
-        self._row, self._branch, self._position = (batch[name].numpy() for name in ("row", "branch", "position_ids"))
+        self._row, self._branch, self._position = (x.numpy() for x in (batch.row, batch.branch, batch.position_ids))
         starts = np.flatnonzero(self._position == 0)
-        batch = to_device(batch, model.device)
+        batch = batch.to(model.device)
         wanted = [int(starts[row]) + token for row, token in keep]
         blocks = forward_blocks(batch, self._memory)
-        self.first_logits = self._read(batch["input_ids"], batch["position_ids"], blocks, wanted)
+        self.first_logits = self._read(batch.input_ids, batch.position_ids, blocks, wanted)
 
     def grow(self, growths: Sequence[Growth]) -> torch.Tensor:
         """Read the new tokens; float32 logits [len(growths), V] after the last of each."""

@@ -28,6 +28,7 @@ from transformers import PreTrainedModel
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
 from agentprm_core.training import trainer as training
+from agentprm_core.training.columns import C, joined
 from agentprm_core.training.naming import name_of, named
 from agentprm_core.training.packing import Row
 from agentprm_core.training.sharding import shard, whole_tensor
@@ -47,7 +48,7 @@ def fit(trainer: EpisodeTrainer) -> dict:
     """
     if trainer.settings.processes == 1:
         return training.fit(trainer)
-    folder = Path(trainer.args.output_dir) / "processes"
+    folder = trainer.scratch / "processes"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     device = trainer.model.device
@@ -100,6 +101,7 @@ def _write_job(trainer: EpisodeTrainer, folder: Path, device: torch.device) -> N
     job = {
         "trainer": name_of(type(trainer)),
         "settings": [name_of(type(each)), asdict(each)],
+        "columns": name_of(type(trainer.rows[0].columns)),
         "model": name_of(type(base)),
         "device": device.type,
         "sharding": settings.sharding,
@@ -127,12 +129,13 @@ def _read_job(folder: Path) -> EpisodeTrainer:
         shard(model, job["device"], settings.precision)
     else:
         model.to(job["device"])
-    return named(job["trainer"]).again(model, read_rows(folder / _ROWS), settings, folder.parent, **job["beside"])
+    rows = read_rows(folder / _ROWS, named(job["columns"]))
+    return named(job["trainer"]).again(model, rows, settings, folder.parent, **job["beside"])
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
     """End to end, by column."""
-    columns = {f"column.{name}": np.concatenate([row.columns[name] for row in rows]) for name in rows[0].columns}
+    columns = joined([row.columns for row in rows])
     branches = [branch for row in rows for branch in row.branches]
     arrays.save_file(
         {
@@ -140,21 +143,20 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
             "tokens": np.array([len(row) for row in rows]),
             "branches": np.array(branches, dtype=np.int64).reshape(-1, 2),
             "branched": np.array([len(row.branches) for row in rows]),
-            **columns,
+            **{f"column.{name}": getattr(columns, name) for name in columns.names()},
         },
         path,
     )
 
 
-def read_rows(path: Path) -> list[Row]:
-    """What :func:`write_rows` wrote."""
+def read_rows(path: Path, kind: type[C]) -> list[Row[C]]:
+    """What :func:`write_rows` wrote; ``kind``: of its columns."""
     found = arrays.load_file(path)
-    names = [name for name in found if name.startswith("column.")]
     ends, branched = (np.cumsum([0, *found[name]]) for name in ("tokens", "branched"))
     return [
         Row(
             found["input_ids"][start:end],
-            {name.removeprefix("column."): found[name][start:end] for name in names},
+            kind(**{name: found[f"column.{name}"][start:end] for name in kind.names()}),
             [(int(at), int(length)) for at, length in found["branches"][first:last]],
         )
         for (start, end), (first, last) in zip(pairwise(ends), pairwise(branched))
@@ -182,9 +184,9 @@ def main(folder: Path) -> None:
     for name, p in trainer.model.named_parameters():
         if p.requires_grad:
             weight = whole_tensor(p.detach())  # all processes take part
-            if trainer.args.process_index == 0:
+            if trainer.processes.rank == 0:
                 trained[name] = weight.cpu()
-    if trainer.args.process_index == 0:
+    if trainer.processes.rank == 0:
         save_file(trained, folder / _TRAINED)
         (folder / _METRICS).write_text(json.dumps(metrics))
     torch.distributed.destroy_process_group()

@@ -10,26 +10,31 @@ Shapes: ``N`` packed tokens of a batch, ``B`` rows and ``L`` tokens of the longe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 
 from agentprm_core.errors import DataError
+from agentprm_core.training.columns import NOTHING, C, joined
 
 _SPREAD = 1.25
 """Rows attend together while the longest has at most this many times the shortest's tokens."""
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
-class Row:
-    """One training sequence and what is known of each of its tokens."""
+class Row(Generic[C]):
+    """One sequence and what is known of each of its tokens."""
 
     input_ids: np.ndarray
     """int32 token ids."""
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """float32 values, one a token, by name: loss weights, targets."""
+    columns: C = NOTHING  # type: ignore[assignment]
+    """Loss weights, targets: what the kind of row has."""
     branches: Sequence[tuple[int, int]] = ()
     """``(at, length)`` of each branch after the trunk, in order: it continues the trunk's first ``at`` tokens."""
 
@@ -110,31 +115,72 @@ def cut(rows: Sequence[int], lengths: Sequence[int], batch_tokens: int) -> list[
     return batches
 
 
-def pack(rows: Sequence[Row]) -> dict:
-    """The rows end to end, as tensors (N,), and who sees whom.
+@dataclass(frozen=True)
+class Block:
+    """Rows of like length that attend together, padded to the longest."""
 
-    ``input_ids``, ``position_ids``, every column by its name, ``row`` (number in this batch), ``parent`` (index of the
-    token it is predicted from; a row's first token has itself), ``branch`` (number in this batch, −1 on trunks), and
-    for :mod:`agentprm_core.training.attention` ``groups`` of rows of like length and ``back``.
-    """
+    index: torch.Tensor
+    """(B, L) the packed token there; on padding the row's first, which nobody reads."""
+    segment: torch.Tensor | None
+    """(B, L) 0 on the trunk, j on the j-th branch from 1, −1 on padding; None where no row has branches."""
+    sees: torch.Tensor | None
+    """(B, L) how many of the trunk's tokens the token sees; None likewise."""
+
+
+@dataclass(frozen=True)
+class Batch(Generic[C]):
+    """Rows end to end as tensors (N,), and who sees whom."""
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    row: torch.Tensor
+    """Number of the token's row in this batch."""
+    parent: torch.Tensor
+    """Index of the token it is predicted from; a row's first token has itself."""
+    branch: torch.Tensor
+    """Number of its branch in this batch, −1 on trunks."""
+    columns: C
+    numbers: torch.Tensor
+    """(rows,) which rows of the data set these are."""
+    blocks: Sequence[Block]
+    back: torch.Tensor
+    """Where each packed token stands in all blocks end to end."""
+
+    def to(self: T, device: torch.device) -> T:
+        """The same on ``device``."""
+        return _moved(self, device)
+
+
+def _moved(thing: Any, device: torch.device) -> Any:
+    if isinstance(thing, torch.Tensor):
+        return thing.to(device)
+    if is_dataclass(thing):
+        return replace(thing, **{f.name: _moved(getattr(thing, f.name), device) for f in fields(thing)})
+    return [_moved(each, device) for each in thing] if isinstance(thing, list) else thing
+
+
+def pack(rows: Sequence[Row[C]], numbers: Sequence[int] | None = None) -> Batch[C]:
+    """The rows end to end. ``numbers``: which they are of the data set; without, from 0."""
     lengths = np.array([len(row) for row in rows])
     starts = np.cumsum(lengths) - lengths
     places = [_places(row) for row in rows]
     branches = np.cumsum([0, *(len(row.branches) for row in rows)])
-    arrays = {
-        "input_ids": np.concatenate([row.input_ids for row in rows]).astype(np.int64),
-        "position_ids": np.concatenate([place["position"] for place in places]),
-        "row": np.repeat(np.arange(len(rows)), lengths),
-        "parent": np.concatenate([place["parent"] + start for place, start in zip(places, starts)]),
-        "branch": np.concatenate([
-            np.where(place["segment"] > 0, place["segment"] - 1 + first, -1)
-            for place, first in zip(places, branches)
-        ]),
-        **{name: np.concatenate([row.columns[name] for row in rows]) for name in rows[0].columns},
-    }  # fmt: skip
-    groups, back = _groups(rows, places, lengths, starts)
-    arrays["back"] = back
-    return {name: torch.from_numpy(array) for name, array in arrays.items()} | {"groups": groups}
+    branch = [
+        np.where(place["segment"] > 0, place["segment"] - 1 + first, -1) for place, first in zip(places, branches)
+    ]
+    blocks, back = _blocks(rows, places, lengths, starts)
+    columns = joined([row.columns for row in rows])
+    return Batch(
+        input_ids=torch.from_numpy(np.concatenate([row.input_ids for row in rows]).astype(np.int64)),
+        position_ids=torch.from_numpy(np.concatenate([place["position"] for place in places])),
+        row=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)),
+        parent=torch.from_numpy(np.concatenate([place["parent"] + start for place, start in zip(places, starts)])),
+        branch=torch.from_numpy(np.concatenate(branch)),
+        columns=type(columns)(**{name: torch.from_numpy(getattr(columns, name)) for name in columns.names()}),
+        numbers=torch.tensor(range(len(rows)) if numbers is None else numbers),
+        blocks=blocks,
+        back=torch.from_numpy(back),
+    )
 
 
 def _places(row: Row) -> dict[str, np.ndarray]:
@@ -151,13 +197,9 @@ def _places(row: Row) -> dict[str, np.ndarray]:
     return {"position": position, "segment": segment, "sees": sees, "parent": parent}
 
 
-def _groups(rows, places, lengths, starts) -> tuple[list[dict[str, torch.Tensor]], np.ndarray]:
-    """Rows of like length as padded blocks, and for every packed token its index in all blocks end to end.
-
-    A block has ``index`` (B, L): the packed token there (on padding the row's first, which nobody reads). If it has
-    branches it has ``segment`` (−1 on padding) and ``sees`` too.
-    """
-    groups, back, before = [], np.empty(lengths.sum(), dtype=np.int64), 0
+def _blocks(rows, places, lengths, starts) -> tuple[list[Block], np.ndarray]:
+    """Rows of like length as padded blocks, and for every packed token its index in all blocks end to end."""
+    blocks, back, before = [], np.empty(lengths.sum(), dtype=np.int64), 0
     for members in _alike(lengths):
         shape = (len(members), lengths[members[-1]])
         index, segment, sees = np.empty(shape, np.int64), np.full(shape, -1), np.zeros(shape, np.int64)
@@ -168,11 +210,10 @@ def _groups(rows, places, lengths, starts) -> tuple[list[dict[str, torch.Tensor]
             segment[b, :count], sees[b, :count] = places[row]["segment"], places[row]["sees"]
             back[starts[row] : starts[row] + count] = before + b * shape[1] + np.arange(count)
         before += index.size
-        block = {"index": index}
-        if any(rows[row].branches for row in members):
-            block |= {"segment": segment, "sees": sees}
-        groups.append({name: torch.from_numpy(array) for name, array in block.items()})
-    return groups, back
+        branched = any(rows[row].branches for row in members)
+        of_branches = (torch.from_numpy(segment), torch.from_numpy(sees)) if branched else (None, None)
+        blocks.append(Block(torch.from_numpy(index), *of_branches))
+    return blocks, back
 
 
 def _alike(lengths: np.ndarray) -> list[list[int]]:

@@ -11,20 +11,15 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 from torch import nn
-from torch.distributed import checkpoint
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentprm_core.errors import DataError
-
-_TRAINED = StateDictOptions(ignore_frozen_params=True)
 
 
 def shard(model: nn.Module, device: str, precision: str) -> None:
@@ -77,26 +72,3 @@ def in_place(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> Iterator[
         model.reshard()
         for name, p in trained.items():
             p.copy_(current[name])
-
-
-def save_shards(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
-    """What is trained and the optimizer's state of it, each process its own part."""
-    checkpoint.save(_state(model, optimizer), checkpoint_id=folder)
-
-
-def load_shards(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
-    """Put back what :func:`save_shards` wrote."""
-    state = _state(model, optimizer)
-    checkpoint.load(state, checkpoint_id=folder)
-    set_state_dict(
-        model,
-        optimizer,
-        model_state_dict=state["model"],
-        optim_state_dict=state["optimizer"],
-        options=StateDictOptions(ignore_frozen_params=True, strict=False),
-    )
-
-
-def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict]:
-    of_model, of_optimizer = get_state_dict(model, optimizer, options=_TRAINED)
-    return {"model": of_model, "optimizer": of_optimizer}

@@ -1,94 +1,45 @@
-"""The one training loop: ``transformers.Trainer`` over planned batches of whole episodes.
+"""The one training loop: planned batches of whole episodes, on one process or several.
 
-Departs from the Trainer's habits in four ways:
-1. The data set is a plan of batches (:class:`agentprm_core.training.packing.BatchPlan`), so order, size and number of
-   steps follow from the seed, and a killed run continues with the batch that is due.
-2. The objective returns a *sum* of losses and its weight; the step's loss is their ratio over all processes and
-   accumulated batches, so neither changes the gradient.
+1. The plan of batches (:class:`agentprm_core.training.packing.BatchPlan`) is made before the run, so order, size and
+   number of steps follow from the seed, and a killed run continues with the batch that is due.
+2. An objective returns a *sum* of losses. The step's loss is its ratio to the sum of ``loss_weight`` over all processes
+   and accumulated batches, so neither changes the gradient.
 3. A loss that is not finite stops the run.
-4. Scratch space belongs to one run: a digest of settings, data and first weights is kept beside the checkpoints, and
-   another run's are not resumed from.
+4. Scratch space belongs to one run: a digest of settings, data and first weights is kept beside the states, and another
+   run's are not resumed from.
 
-Everything else (DDP, bf16, accumulation, gradient checkpointing, LoRA) is the Trainer's own. A model that is sharded
-(:mod:`agentprm_core.training.sharding`) is not wrapped in DDP, and its states are written in shards.
+Several processes average gradients (DDP), each with whole weights. A model that is sharded
+(:mod:`agentprm_core.training.sharding`) does that itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import sys
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
-from torch.utils.data import SequentialSampler
-from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import AdamW
+from transformers import PreTrainedModel
 
-from agentprm_core.datasets import atomic_write
+from agentprm_core.progress import progress
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.muon import MuonWithAdamW
 from agentprm_core.training.naming import described, restored
-from agentprm_core.training.packing import BatchPlan, Row, pack
-from agentprm_core.training.sharding import is_sharded, load_shards, save_shards, whole_tensor
-
-SCHEDULES = ("cosine", "linear", "constant")
-PRECISIONS = ("float32", "bfloat16")
-OPTIMIZERS = ("adamw", "muon")
-SHARDINGS = ("none", "fsdp2")
-_RUN = "run.json"
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """How long and how fast to learn. Every trainer's settings extend these."""
-
-    learning_rate: float
-    batch_tokens: int
-    """Tokens of one forward pass of one process."""
-    seed: int
-    epochs: float | None = None
-    steps: int | None = None
-    """Optimizer steps. Exactly one of ``epochs`` and ``steps`` is given."""
-    schedule: str = "cosine"
-    warmup: float = 0.05
-    """Share of the steps over which the learning rate rises from 0."""
-    weight_decay: float = 0.0
-    optimizer: str = "adamw"
-    """``muon``: :class:`agentprm_core.training.muon.MuonWithAdamW`, for models trained from scratch."""
-    max_grad_norm: float = 1.0
-    accumulation: int = 1
-    precision: str = "float32"
-    gradient_checkpointing: bool = False
-    save_every: int = 0
-    """Steps between states that a killed run resumes from; 0 keeps none."""
-    processes: int = 1
-    """That share the batches of a step, started by :func:`agentprm_core.training.launch.fit`. 1 also for a script that
-    runs under a launcher itself: there each process accumulates ``accumulation`` batches."""
-    sharding: str = "none"
-    """``fsdp2``: the processes share parameters, gradients and optimizer state, too. For a script that runs under a
-    launcher itself: :func:`agentprm_core.training.sharding.shard` on the model it hands over."""
-
-    def __post_init__(self) -> None:
-        if (self.epochs is None) == (self.steps is None):
-            raise ValueError(f"give epochs or steps, one of them: epochs={self.epochs}, steps={self.steps}")
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule: {self.schedule!r} is not one of {', '.join(SCHEDULES)}")
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer: {self.optimizer!r} is not one of {', '.join(OPTIMIZERS)}")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision: {self.precision!r} is not one of {', '.join(PRECISIONS)}")
-        if self.accumulation % self.processes:
-            raise ValueError(f"accumulation: {self.accumulation} is not a multiple of processes, {self.processes}")
-        if self.sharding not in SHARDINGS:
-            raise ValueError(f"sharding: {self.sharding!r} is not one of {', '.join(SHARDINGS)}")
-        if self.sharding != "none" and self.processes == 1:
-            raise ValueError(f"sharding: {self.sharding} is among processes, and there is 1: raise it, or set none")
-        if self.sharding != "none" and self.optimizer == "muon":
-            raise ValueError(f"optimizer: muon needs whole matrices: set adamw, or sharding none for {self.sharding}")
+from agentprm_core.training.packing import Batch, BatchPlan, Row, pack
+from agentprm_core.training.precision import computing_in
+from agentprm_core.training.processes import Processes
+from agentprm_core.training.settings import MAX_GRAD_NORM, TrainSettings, rate_factor
+from agentprm_core.training.sharding import is_sharded, whole_tensor
+from agentprm_core.training.states import Learner, load_state, resume_point, save_state, step_of
 
 
 @dataclass(frozen=True)
@@ -101,49 +52,58 @@ class Losses:
     """By name (sum, count): logged as the ratio of the sums since the last log."""
 
 
-Objective = Callable[[torch.nn.Module, dict], Losses]
-Batches = list[dict]
+Objective = Callable[[torch.nn.Module, Any], Losses]
+"""Of a model and a packed batch, of the columns that it names by type."""
+Batches = list[Batch]
+LOGGED = 50
+"""Entries of a whole run's log."""
 
 
-class EpisodeTrainer(Trainer):
-    """Minimises ``objective`` over ``rows`` as ``settings`` say. ``batch["weight"]`` sums to the loss's weight."""
+class Callback(Protocol):
+    """Looks on while a model is trained. It may add entries to ``trainer.log``, which states keep."""
+
+    def on_begin(self, trainer: EpisodeTrainer) -> None:
+        """Before the first step of this process, also of a resumed run."""
+
+    def on_step(self, trainer: EpisodeTrainer) -> bool:
+        """After ``trainer.step`` steps; True ends the training."""
+
+    def on_end(self, trainer: EpisodeTrainer) -> None:
+        """After the last step."""
+
+
+class EpisodeTrainer:
+    """Minimises ``objective`` over ``rows`` as ``settings`` say, where the model lies."""
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        rows: Sequence[Row],
-        objective: Objective,
-        settings: TrainSettings,
-        scratch: Path,
+        self, model: PreTrainedModel, rows: Sequence[Row], objective: Objective, settings: TrainSettings, scratch: Path
     ) -> None:
-        if is_sharded(model) and settings.optimizer == "muon":
+        self.sharded = is_sharded(model)
+        if self.sharded and settings.optimizer == "muon":
             raise ValueError("optimizer: muon needs whole matrices: set adamw for a sharded model")
-        self.objective, self.settings, self.rows = objective, settings, rows
+        self.model, self.rows, self.objective, self.settings = model, rows, objective, settings
+        self.scratch, self.callbacks = scratch, list[Callback]()
+        self.processes = Processes.joined(model.device)
         if hasattr(model, "peft_config"):
             model.set_adapter("default")  # one that was loaded to play is frozen
-        self._sums: dict[str, list] = {}
-        arguments = _arguments(settings, scratch, model.device)
-        plan = BatchPlan(
-            [len(row) for row in rows],
-            settings.batch_tokens,
-            settings.seed,
-            epochs=settings.epochs,
-            batches=settings.steps and settings.steps * settings.accumulation * arguments.world_size,
-            group=settings.accumulation * arguments.world_size,
-        )
-        super().__init__(
-            model,
-            arguments,
-            train_dataset=plan,
-            data_collator=lambda planned: pack([rows[i] for i in planned[0]]) | {"rows": torch.tensor(planned[0])},
-        )
-        self.model_accepts_loss_kwargs = True  # the loss is already averaged over the accumulated batches
-        if is_sharded(model):  # accelerate's part is the precision alone, not DDP
-            prepare = self.accelerator.prepare_model
-            self.accelerator.prepare_model = lambda model, **_: prepare(model, False, evaluation_mode=True)
-        self.remove_callback(PrinterCallback)  # without a terminal it would print every log
         if settings.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            # transformers 5.17 has the second name alone, 5.23 warns of it
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
+        self._group = settings.accumulation * self.processes.count
+        batches = settings.steps and settings.steps * self._group
+        lengths = [len(row) for row in rows]
+        self.plan = BatchPlan(
+            lengths, settings.batch_tokens, settings.seed, epochs=settings.epochs, batches=batches, group=self._group
+        )
+        self.steps, self.step = len(self.plan) // self._group, 0
+        """Optimizer steps of the whole run, and those taken."""
+        self._trained = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = _optimizer(model, self._trained, settings)
+        self._learner = Learner(model, self.optimizer, self.processes, self.sharded)
+        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.log: list[dict] = []
+        self._sums: dict[str, list[torch.Tensor]] = {}
 
     def beside(self) -> dict:
         """What :meth:`again` takes beside model, rows, settings and scratch, as JSON."""
@@ -154,92 +114,121 @@ class EpisodeTrainer(Trainer):
         """The same trainer in another process."""
         return cls(model, rows, restored(objective), settings, scratch)
 
-    def create_optimizer(self, model=None) -> torch.optim.Optimizer:
-        if self.settings.optimizer == "adamw":
-            return super().create_optimizer(model)
-        if self.optimizer is None:
-            self.optimizer = MuonWithAdamW(self.model, self.settings.learning_rate, self.settings.weight_decay)
-        return self.optimizer
-
-    def _move_model_to_device(self, model, device) -> None:
-        if not is_sharded(model):
-            super()._move_model_to_device(model, device)
-
-    def save_model(self, output_dir=None, _internal_call: bool = False) -> None:
-        if not is_sharded(self.model):
-            return super().save_model(output_dir, _internal_call)
-        if not _internal_call:  # of a state the weights are with the optimizer's
-            raise RuntimeError("the model is sharded: gather its weights with sharding.whole_tensor in every process")
-
-    def _save_optimizer_and_scheduler(self, output_dir) -> None:
-        if not is_sharded(self.model):
-            return super()._save_optimizer_and_scheduler(output_dir)
-        save_shards(self.model, self.optimizer.optimizer, Path(output_dir) / "shards")
-        if self.args.should_save:
-            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / "scheduler.pt")
-
-    def _load_from_checkpoint(self, resume_from_checkpoint, model=None) -> None:
-        if not is_sharded(self.model):
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-
-    def _load_optimizer_and_scheduler(self, checkpoint) -> None:
-        if not is_sharded(self.model):
-            return super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None:
-            load_shards(self.model, self.optimizer.optimizer, Path(checkpoint) / "shards")
-            self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / "scheduler.pt", weights_only=True))
-
-    def _get_train_sampler(self, train_dataset=None) -> SequentialSampler:
-        return SequentialSampler(self.train_dataset)
-
-    def get_batch_samples(self, epoch_iterator, num_batches: int, device) -> tuple[Batches, torch.Tensor]:
-        """The step's batches and their weight over all processes."""
-        batches = self.step_batches(epoch_iterator, num_batches)
-        weight = sum(batch["weight"].sum() for batch in batches).to(device)
-        if self.args.world_size > 1:
-            weight = self.accelerator.gather(weight).sum()
-        return batches, weight
-
-    def step_batches(self, epoch_iterator, num_batches: int) -> Batches:
-        """The batches of one optimizer step. Online trainers make theirs here, from the current weights."""
-        return [next(epoch_iterator) for _ in range(num_batches)]
-
     def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
         """Named tensors that decide the run beside settings and rows: a state in scratch is resumed from if all are the
         same."""
         return [self.model.state_dict()]
 
-    def compute_loss(self, model, inputs, return_outputs: bool = False, num_items_in_batch=None) -> torch.Tensor:
-        losses = self.objective(model, inputs)
-        for name, (total, count) in losses.metrics.items():
-            self.note(name, total, count)
-        # DDP and FSDP2 average gradients over processes; the weight already counts them all. Online trainers may find
-        # nothing to learn from: then weight and loss are 0, and so is the gradient
-        return losses.total / num_items_in_batch.clamp(min=1e-8) * self.accelerator.num_processes
+    def due(self, step: int) -> list[list[int]]:
+        """The rows of each batch of this process in ``step``."""
+        group = self.plan[step * self._group : (step + 1) * self._group]
+        return group[self.processes.rank :: self.processes.count]
+
+    def batches(self, step: int) -> Batches:
+        """This process's batches of one optimizer step, on its device. Online trainers make theirs here, from the
+        current weights."""
+        device = self.processes.device
+        return [pack([self.rows[i] for i in numbers], numbers).to(device) for numbers in self.due(step)]
 
     def note(self, name: str, total: torch.Tensor | float, count: torch.Tensor | float) -> None:
         """Log the ratio of the sums since the last log as ``name``."""
-        sums = self._sums.setdefault(name, [0.0, 0.0])
-        sums[0] += torch.as_tensor(total).detach()
-        sums[1] += torch.as_tensor(count).detach()
+        sums = self._sums.setdefault(name, [torch.zeros((), dtype=torch.float64)] * 2)
+        self._sums[name] = [a + torch.as_tensor(b).detach().double() for a, b in zip(sums, (total, count))]
 
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        if "loss" in logs and not torch.isfinite(torch.tensor(float(logs["loss"]))):
-            raise FloatingPointError(
-                f"the loss is {logs['loss']} at step {self.state.global_step}; lower learning_rate"
-            )
-        super().log({**logs, **{name: float(a / b) for name, (a, b) in self._noted().items() if b}}, start_time)
-        self._sums.clear()
+    def train(self) -> int:
+        """To the end, from the last state in scratch if this very run left one; the step of that state, or 0."""
+        state, ended = self._last_state(), False
+        torch.manual_seed(self.settings.seed)
+        if state is not None:
+            said, self._sums = load_state(state, self._learner)
+            self.step, self.log, ended = step_of(state), said["log"], said["ended"]
+        with packed_attention(self.model), computing_in(self.model, self.settings.precision):
+            self._train(ended)
+        self.model.eval()
+        return step_of(state) if state else 0
 
-    def _noted(self) -> dict[str, Sequence]:
-        """The sums since the last log, over all processes, which note the same names."""
-        if self.args.world_size == 1 or not self._sums:
-            return self._sums
-        sums = torch.tensor([[float(x) for x in pair] for pair in self._sums.values()], device=self.args.device)
-        return dict(zip(self._sums, self.accelerator.reduce(sums)))
+    def _train(self, ended: bool) -> None:
+        first = self.processes.rank == 0
+        model = self.model if self.sharded else self.processes.share(self.model)
+        model.train()
+        for callback in self.callbacks:
+            callback.on_begin(self)
+        stretch = math.ceil(self.steps / LOGGED)
+        with progress(self.steps, "step", self.step) if first else nullcontext() as shown:
+            while self.step < self.steps and not ended:
+                norm = self._take_step(model)
+                self.step += 1
+                ended = any([callback.on_step(self) for callback in self.callbacks])
+                # counted from the end, so that the last stretch is a whole one
+                if ended or (self.steps - self.step) % stretch == 0:
+                    self._end_stretch(norm)
+                self._keep(ended)
+                if shown:
+                    shown.update()
+        for callback in self.callbacks:
+            callback.on_end(self)
 
-    def floating_point_ops(self, inputs) -> int:
-        return 0  # counted from tokens where it matters
+    def _take_step(self, model: torch.nn.Module) -> torch.Tensor:
+        """One optimizer step; the length of its gradient."""
+        batches, count = self.batches(self.step), self.processes.count
+        weight = self.processes.sum(torch.stack([batch.columns.loss_weight.sum() for batch in batches]).sum())
+        said = torch.zeros((), device=self.processes.device)
+        for number, batch in enumerate(batches, 1):
+            waits = number < len(batches) and isinstance(model, DistributedDataParallel)
+            with model.no_sync() if waits else nullcontext():
+                losses = self.objective(model, batch)
+                # gradients are averaged over processes, and the weight counts them all. Where there is nothing to learn
+                # from, weight and loss are 0, and so is the gradient
+                loss = losses.total / weight.clamp(min=1e-8) * count
+                loss.backward()
+            said += loss.detach()
+            for name, (total, of) in losses.metrics.items():
+                self.note(name, total, of)
+        self.note("loss", said, 1)
+        norm = whole_tensor(clip_grad_norm_(self._trained, MAX_GRAD_NORM))
+        factor = rate_factor(self.step, self.steps, self.settings.warmup)
+        for group, rate in zip(self.optimizer.param_groups, self._rates):
+            group["lr"] = rate * factor
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return norm
+
+    def _end_stretch(self, norm: torch.Tensor) -> None:
+        """An entry of the log: what was noted since the last, over all processes, which note the same names."""
+        noted = [[float(total), float(count)] for total, count in self._sums.values()]
+        sums = self.processes.sum(torch.tensor(noted, dtype=torch.float64)).tolist()
+        found = {name: total / count for name, (total, count) in zip(self._sums, sums) if count}
+        self._check(found["loss"])
+        rate = self.settings.learning_rate * rate_factor(self.step - 1, self.steps, self.settings.warmup)
+        self.log.append({"step": self.step, **found, "grad_norm": float(norm), "learning_rate": rate})
+        self._sums = {}
+
+    def _check(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"the loss is {loss} at step {self.step}; lower learning_rate")
+
+    def _keep(self, ended: bool) -> None:
+        """A state, where one is due."""
+        every, last = self.settings.save_every, ended or self.step == self.steps
+        if not every or not (last or self.step % every == 0):
+            return
+        if "loss" in self._sums:
+            self._check(float(self.processes.sum(self._sums["loss"][0])))
+        said = {"log": self.log, "ended": last}
+        own = {name: torch.stack([x.cpu() for x in pair]) for name, pair in self._sums.items()}
+        save_state(self.scratch / f"checkpoint-{self.step}", self._learner, said, own)
+
+    def _last_state(self) -> Path | None:
+        digest = _digest(self)
+        state = resume_point(self.scratch, digest) if self.processes.rank == 0 else None
+        self.processes.wait()  # the others find scratch as the first has left it
+        return resume_point(self.scratch, digest) if self.processes.rank else state
+
+
+def _optimizer(model, trained: Sequence[torch.nn.Parameter], settings: TrainSettings) -> torch.optim.Optimizer:
+    if settings.optimizer == "muon":
+        return MuonWithAdamW(model, settings.learning_rate)
+    return AdamW(trained, settings.learning_rate, weight_decay=0.0, fused=True)
 
 
 def fit(trainer: EpisodeTrainer) -> dict:
@@ -247,55 +236,34 @@ def fit(trainer: EpisodeTrainer) -> dict:
 
     Keys: ``steps``, ``rows``, ``loss`` (mean of the last logged stretch), ``curve`` (list of {step, loss, …}),
     ``tokens`` (of the rows, over all epochs and processes), ``seconds`` and ``resumed_from`` (step).
+
+    Raises:
+        FloatingPointError: a loss that is not finite.
     """
-    scratch = Path(trainer.args.output_dir)
-    digest = _digest(trainer)
-    with trainer.args.main_process_first():  # the others find scratch as it left it
-        state = resume_point(scratch, digest)
     start = time.perf_counter()
-    with packed_attention(trainer.model):
-        trainer.train(resume_from_checkpoint=str(state) if state else None)
-    seconds = time.perf_counter() - start
-    trainer.model.eval()
-    curve = [{k: v for k, v in entry.items() if k != "epoch"} for entry in trainer.state.log_history if "loss" in entry]
+    resumed_from = trainer.train()
+    curve = [entry for entry in trainer.log if "loss" in entry]
     return {
-        "steps": trainer.state.global_step,
+        "steps": trainer.step,
         "rows": len(trainer.rows),
         "loss": curve[-1]["loss"],
         "curve": curve,
-        "tokens": sum(len(trainer.rows[i]) for batch in trainer.train_dataset for i in batch),
-        "seconds": seconds,
-        "resumed_from": int(state.name.split("-")[1]) if state else 0,
+        "tokens": sum(len(trainer.rows[i]) for batch in trainer.plan for i in batch),
+        "seconds": time.perf_counter() - start,
+        "resumed_from": resumed_from,
     }
-
-
-def resume_point(scratch: Path, digest: str) -> Path | None:
-    """The newest whole state in ``scratch``, if the run of ``digest`` left it; what another run left is removed."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    owner = scratch / _RUN
-    if not owner.exists() or json.loads(owner.read_text())["digest"] != digest:
-        for state in scratch.glob("checkpoint-*"):
-            shutil.rmtree(state)
-        for scores in scratch.glob("scores-*.npy"):
-            scores.unlink()
-        with atomic_write(owner) as aside:
-            aside.write_text(json.dumps({"digest": digest}) + "\n")
-        return None
-    # trainer_state.json is the last file of a state to be written
-    states = [state for state in scratch.glob("checkpoint-*") if (state / "trainer_state.json").exists()]
-    return max(states, key=lambda state: int(state.name.split("-")[1]), default=None)
 
 
 def _digest(trainer: EpisodeTrainer) -> str:
     """SHA-256 of settings, rows, weights and the model's configuration, which says what is made of the weights: what
     decides a run."""
-    settings = {**asdict(trainer.settings), "world_size": trainer.args.world_size, "sharded": is_sharded(trainer.model)}
+    settings = {**asdict(trainer.settings), "world_size": trainer.processes.count, "sharded": trainer.sharded}
     total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     total.update(trainer.model.config.to_json_string().encode())
     for row in trainer.rows:
         total.update(row.input_ids.tobytes() + repr(row.branches).encode())
-        for column in row.columns.values():
-            total.update(column.tobytes())
+        for name in row.columns.names():
+            total.update(getattr(row.columns, name).tobytes())
     for part in trainer.decided_by():
         hash_tensors(total, part)
     return total.hexdigest()
@@ -306,37 +274,3 @@ def hash_tensors(total: hashlib._Hash, tensors: Mapping[str, torch.Tensor]) -> N
     for name, tensor in tensors.items():
         total.update(name.encode())
         total.update(whole_tensor(tensor.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-
-
-def step_arguments(settings: TrainSettings) -> dict:
-    """What an optimizer step is, as keyword arguments of transformers' and TRL's trainers."""
-    return {
-        "learning_rate": settings.learning_rate,
-        "gradient_accumulation_steps": settings.accumulation,
-        "lr_scheduler_type": settings.schedule if settings.schedule != "constant" else "constant_with_warmup",
-        "warmup_steps": settings.warmup,
-        "weight_decay": settings.weight_decay,
-        "max_grad_norm": settings.max_grad_norm,
-        "bf16": settings.precision == "bfloat16",
-    }
-
-
-def _arguments(settings: TrainSettings, scratch: Path, device: torch.device) -> TrainingArguments:
-    """Training happens where the model lies."""
-    return TrainingArguments(
-        output_dir=str(scratch),
-        num_train_epochs=1,  # the plan holds all of them
-        per_device_train_batch_size=1,  # one planned batch
-        **step_arguments(settings),
-        save_strategy="steps" if settings.save_every else "no",
-        save_steps=settings.save_every or 500,
-        save_total_limit=2,
-        logging_steps=0.02,
-        logging_nan_inf_filter=False,
-        disable_tqdm=not sys.stderr.isatty(),
-        report_to="none",
-        seed=settings.seed,
-        use_cpu=device.type == "cpu",
-        dataloader_pin_memory=device.type != "cpu",
-        remove_unused_columns=False,
-    )

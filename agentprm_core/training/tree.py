@@ -5,19 +5,16 @@ How a branch sees its trunk is :mod:`agentprm_core.training.attention`'s busines
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from agentprm_core.training.columns import C, joined
 from agentprm_core.training.packing import Row
 
 
-def tree_row(
-    trunk: Sequence[int],
-    columns: Mapping[str, np.ndarray],
-    branches: Sequence[tuple[int, Sequence[int], Mapping[str, np.ndarray]]],
-) -> Row:
+def tree_row(trunk: Sequence[int], columns: C, branches: Sequence[tuple[int, Sequence[int], C]]) -> Row[C]:
     """One row of a trunk with its columns and branches ``(at, tokens, columns)``.
 
     Raises:
@@ -27,8 +24,8 @@ def tree_row(
         if not tokens or not 0 < at <= len(trunk):
             raise ValueError(f"a branch of {len(tokens)} tokens at {at} of a trunk of {len(trunk)}")
     ids = np.concatenate([np.asarray(part, dtype=np.int32) for part in (trunk, *(t for _, t, _ in branches))])
-    joined = {name: np.concatenate([first, *(c[name] for _, _, c in branches)]) for name, first in columns.items()}
-    return Row(ids, joined, tuple((at, len(tokens)) for at, tokens, _ in branches))
+    whole = joined([columns, *(own for _, _, own in branches)])
+    return Row(ids, whole, tuple((at, len(tokens)) for at, tokens, _ in branches))
 
 
 def branch_sums(values_P: torch.Tensor, branch_P: torch.Tensor, branches: int) -> torch.Tensor:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentprm_core.training.columns import TrainColumns
 from agentprm_core.training.packing import BatchPlan, Row, pack
 
 lengths_of = st.lists(st.integers(1, 300), min_size=1, max_size=200)
@@ -41,15 +42,16 @@ def test_a_batch_mixes_lengths():
 
 
 def test_rows_lie_end_to_end():
-    rows = [Row(np.array([5, 6, 7], np.int32), {"weight": np.ones(3, np.float32)})]
-    rows.append(Row(np.array([8, 9, 3], np.int32), {"weight": np.zeros(3, np.float32)}, branches=[(1, 2)]))
-    batch = pack(rows)
-    assert batch["input_ids"].tolist() == [5, 6, 7, 8, 9, 3]
-    assert batch["position_ids"].tolist() == [0, 1, 2, 0, 1, 2]
-    assert batch["row"].tolist() == [0, 0, 0, 1, 1, 1]
-    assert batch["parent"].tolist() == [0, 0, 1, 3, 3, 4]
-    assert batch["branch"].tolist() == [-1, -1, -1, -1, 0, 0]
-    assert batch["weight"].tolist() == [1, 1, 1, 0, 0, 0]
+    rows = [Row(np.array([5, 6, 7], np.int32), TrainColumns(np.ones(3, np.float32)))]
+    rows.append(Row(np.array([8, 9, 3], np.int32), TrainColumns.zeros(3), branches=[(1, 2)]))
+    batch = pack(rows, [4, 2])
+    assert batch.numbers.tolist() == [4, 2]
+    assert batch.input_ids.tolist() == [5, 6, 7, 8, 9, 3]
+    assert batch.position_ids.tolist() == [0, 1, 2, 0, 1, 2]
+    assert batch.row.tolist() == [0, 0, 0, 1, 1, 1]
+    assert batch.parent.tolist() == [0, 0, 1, 3, 3, 4]
+    assert batch.branch.tolist() == [-1, -1, -1, -1, 0, 0]
+    assert batch.columns.loss_weight.tolist() == [1, 1, 1, 0, 0, 0]
 
 
 def test_no_rows_is_an_error():

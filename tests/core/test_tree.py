@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForTokenClassification, MistralConfig, MistralForCausalLM
 
 from agentprm_core.training.attention import forward, log_probs, packed_attention, tree_mask
+from agentprm_core.training.columns import TrainColumns
 from agentprm_core.training.packing import pack
 from agentprm_core.training.tree import branch_sums, tree_row
 
@@ -41,7 +42,7 @@ def trees(draw):
 
 def as_row(trunk, branches, weight=1.0):
     def column(n):
-        return {"weight": np.full(n, weight, np.float32)}
+        return TrainColumns(np.full(n, weight, np.float32))
 
     return tree_row(trunk, column(len(trunk)), [(at, t, column(len(t))) for at, t in branches])
 
@@ -63,12 +64,12 @@ def rows_of(tree):
 def test_log_probs_and_gradients_are_those_of_plain_rows(forest):
     model = model_of(LlamaForCausalLM)
     batch = pack([as_row(*tree) for tree in forest])
-    predicted = batch["position_ids"] > 0
+    predicted = batch.position_ids > 0
     with packed_attention(model):
         each, _ = log_probs(model, batch, predicted)
-    branch = batch["branch"][predicted]
+    branch = batch.branch[predicted]
     on_trunk, number = branch < 0, sum(len(branches) for _, branches in forest)
-    trunks = each.new_zeros(len(forest)).index_add(0, batch["row"][predicted][on_trunk], each[on_trunk])
+    trunks = each.new_zeros(len(forest)).index_add(0, batch.row[predicted][on_trunk], each[on_trunk])
     together = torch.cat([trunks, branch_sums(each[~on_trunk], branch[~on_trunk], number)])
 
     def alone(ids, start):
@@ -101,9 +102,9 @@ def test_scores_are_those_of_plain_rows_whatever_the_neighbours(forest):
 @settings(max_examples=50, deadline=None)
 @given(st.lists(trees(), min_size=1, max_size=4))
 def test_every_query_sees_itself_and_nothing_ahead(forest):
-    for block in pack([as_row(*tree) for tree in forest])["groups"]:
-        if "segment" in block:
-            mask = tree_mask(block["segment"], block["sees"])[:, 0]
+    for block in pack([as_row(*tree) for tree in forest]).blocks:
+        if block.segment is not None:
+            mask = tree_mask(block.segment, block.sees)[:, 0]
             assert mask.diagonal(dim1=1, dim2=2).all()
             assert not mask.triu(1).any()
 

@@ -38,7 +38,7 @@ def stage(tmp_path, monkeypatch):
     prm = {"optimizer": "adamw", "learning_rate": 0.01, "batch_tokens": 600, "accumulation": 1, "save_every": 5}
     params = SimpleNamespace(
         compute=SimpleNamespace(precision="float32", gradient_checkpointing=False),
-        prm=SimpleNamespace(**prm, epochs=2, observation_weight=0.0, likelihood=0.3),
+        prm=SimpleNamespace(**prm, epochs=2, likelihood=0.3),
         policy=SimpleNamespace(monitor=SimpleNamespace(every=2, episodes=4, auditor=True, games=0, stop=False)),
     )
     more = {"scratch": tmp_path, "tracker": Tracker(), "tracking": nullcontext}

@@ -69,7 +69,7 @@ def test_two_processes_write_the_weights_of_one_also_after_a_kill(demonstrated, 
 def kill_after_a_state(folder: Path) -> None:
     """SIGKILL to the stage alone, when the processes have left a state: they end by themselves."""
     running = subprocess.Popen(command("sft"), cwd=folder, env=environment(), stdout=subprocess.DEVNULL)
-    while not list((folder / ".scratch/sft").glob("checkpoint-*/trainer_state.json")):
+    while not list((folder / ".scratch/sft").glob("checkpoint-*/state.json")):
         assert running.poll() is None
         time.sleep(0.02)
     assert len(processes_in(folder)) >= 4  # the stage, the launcher and two processes

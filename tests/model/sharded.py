@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from torch.distributed.tensor import DTensor
-from transformers import TrainerCallback
 
 from agentprm_core.improve.policy_gradient import GradientSettings, GradientTrainer, gradient_row
 from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row
@@ -54,10 +53,10 @@ def lora(renderer):
     return adapted(text_world.small_model(renderer)), policy_rows(renderer), partial(_plain, sft_objective), SFT
 
 
-def prm(renderer, likelihood=0.0, observation_weight=0.0, with_adapter=False):
+def prm(renderer, likelihood=0.0, with_adapter=False):
     model = text_world.small_model(renderer)
     prm = new_prm(adapted(model) if with_adapter else model, likelihood)
-    return prm, labelled_rows(renderer), partial(_plain, prm_objective(soft_bce, observation_weight)), PRM
+    return prm, labelled_rows(renderer), partial(_plain, prm_objective(soft_bce)), PRM
 
 
 def gradient(renderer):
@@ -87,7 +86,6 @@ CASES = {
     "lora": lora,
     "prm": prm,
     "likelihood": partial(prm, likelihood=0.3),
-    "observations": partial(prm, observation_weight=0.2),
     "prm_lora": partial(prm, with_adapter=True),
     "gradient": gradient,
     "promise": promise,
@@ -102,31 +100,30 @@ def trained(name: str, out: Path, processes: int, sharded: bool) -> tuple[dict[s
         shard(model, "cpu", settings.precision)
     trainer = trainer_of(model, rows, settings, out)
     if sharded:
-        trainer.add_callback(Parts(trainer, processes))
+        check_parts(trainer, processes)
     metrics = fit(trainer)
     return {n: whole_tensor(p.detach()).clone() for n, p in trainer.model.named_parameters()}, metrics
 
 
-class Parts(TrainerCallback):
+def check_parts(trainer: EpisodeTrainer, processes: int) -> None:
     """At each optimizer step this process holds its part of weights and gradients, after it that of the state."""
+    step = trainer.optimizer.step
 
-    def __init__(self, trainer: EpisodeTrainer, processes: int) -> None:
-        self.trainer, self.processes = trainer, processes
-
-    def on_pre_optimizer_step(self, args, state, control, **_):
-        for p in self.trainer.model.parameters():
-            self.check(p)
+    def checked() -> None:
+        for p in trainer.model.parameters():
+            check(p)
             if p.requires_grad:
-                self.check(p.grad)
-
-    def on_optimizer_step(self, args, state, control, **_):
-        for p in self.trainer.model.parameters():
+                check(p.grad)
+        step()
+        for p in trainer.model.parameters():
             if p.requires_grad:
-                self.check(self.trainer.optimizer.state[p]["exp_avg"])
+                check(trainer.optimizer.state[p]["exp_avg"])
 
-    def check(self, tensor):
+    def check(tensor) -> None:
         assert isinstance(tensor, DTensor)
-        assert len(tensor.to_local()) <= -(-len(tensor) // self.processes)
+        assert len(tensor.to_local()) <= -(-len(tensor) // processes)
+
+    trainer.optimizer.step = checked
 
 
 if __name__ == "__main__":

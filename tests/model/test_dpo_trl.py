@@ -13,9 +13,10 @@ from agentprm_core.improve.online_dpo import DpoSettings
 from agentprm_core.improve.pairs import Choice, PairCounts, select_pair
 from agentprm_core.improve.preferences import choice_row, dpo_objective
 from agentprm_core.improve.proposals import Proposer
+from agentprm_core.improve.reference import Reference
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.model import new_prm
-from agentprm_core.training.attention import log_probs, packed_attention
+from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.packing import pack
 from tests.model import text_world
 
@@ -61,10 +62,10 @@ def test_same_loss_on_the_same_pairs(renderer, tmp_path, lora):
     inputs = trainer.data_collator([trainer.train_dataset[i] for i in range(len(rows))])
     theirs = trainer.compute_loss(model.eval(), inputs)
     batch = pack([choice_row(renderer.episode(e.turns), [p.as_choice for p in ps]) for e, ps in zip(episodes, pairs)])
-    with torch.no_grad(), packed_attention(before):
-        batch["reference"], _ = log_probs(before, batch, batch["branch"] >= 0)
+    with packed_attention(before):
+        batch = Reference(before).refer(batch, batch.branch >= 0)
     with packed_attention(ours):
-        loss = dpo_objective(ours.eval(), batch, SETTINGS.beta).total / batch["weight"].sum()
+        loss = dpo_objective(ours.eval(), batch, SETTINGS.beta).total / batch.columns.loss_weight.sum()
     torch.testing.assert_close(loss, theirs, atol=1e-5, rtol=0)
     assert abs(loss.item() - np.log(2)) > 1e-3
 

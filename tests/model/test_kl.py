@@ -1,6 +1,7 @@
 """KL to π_{i−1}: the closed form at each token of an action, bounded where the drawn tokens' ratios are not."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_preferences_log_the_kl_of_plain_rows(policy, objective):
     before, episode = moved(policy), text_world.play(0, 0, skill=0.3)
     row, plain = two_actions(policy, episode)
     batch = pack([row])
-    batch = Reference(before).refer(batch, batch["branch"] >= 0)
+    batch = Reference(before).refer(batch, batch.branch >= 0)
     with packed_attention(policy.model):
         total, actions = objective(policy.model, batch, 0.1).metrics["kl"]
     assert actions == len(plain)
@@ -77,7 +78,7 @@ def test_preferences_log_the_kl_of_plain_rows(policy, objective):
 def test_the_policy_gradients_kl_is_that_of_plain_rows_and_pulls_back(policy):
     before, episode = moved(policy), text_world.play(0, 0, skill=0.3)
     batch = pack([gradient_row(episode, np.zeros(episode.length), policy)])
-    batch = Reference(before).refer(batch, batch["decided"] > 0)
+    batch = Reference(before).refer(batch, batch.columns.decided > 0)
     with packed_attention(policy.model):
         losses = gradient_objective(policy.model, batch, beta=2.0, clip=0.2)
     rendered = policy.renderer.episode(episode.turns)
@@ -103,6 +104,6 @@ def test_a_large_vocabulary_is_measured_at_a_sample_of_the_tokens(monkeypatch):
     assert len(at) == len(set(at.tolist())) == 400
     assert len(kl.measured(300, 10)) == 300
     logits, reference = torch.randn(2, 1000, 10, generator=torch.Generator().manual_seed(1))
-    batch = {"measured": at, "reference_logits": reference[at]}
+    batch = SimpleNamespace(measured=at, reference_logits=reference[at])
     exact = kl.token_kl(logits, reference).sum().item()
     assert kl.kl_sum(logits, batch).item() == pytest.approx(exact, rel=0.1)

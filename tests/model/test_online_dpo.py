@@ -158,7 +158,7 @@ def plain_log_prob(model, history, tokens):
 
 def with_reference(policy, reference, rows):
     batch = pack(rows)
-    return Reference(reference).refer(batch, batch["branch"] >= 0)
+    return Reference(reference).refer(batch, batch.branch >= 0)
 
 
 def moved(policy):
@@ -197,7 +197,7 @@ def test_loss_and_gradient_are_those_of_plain_rows(policy, objective, plain, as_
     rows = [choice_row(policy.renderer.episode(e.turns), c) for e, c in zip(episodes, choices)]
     batch = with_reference(policy, reference, rows)
     with packed_attention(policy.model):
-        total = objective(policy.model, batch, 0.3).total / batch["weight"].sum()
+        total = objective(policy.model, batch, 0.3).total / batch.columns.loss_weight.sum()
     total.backward()
     on_tree = torch.cat([p.grad.flatten() for p in policy.model.parameters()])
     policy.model.zero_grad()
@@ -211,7 +211,7 @@ def test_loss_and_gradient_are_those_of_plain_rows(policy, objective, plain, as_
             losses.append(plain(now, before, choice.scores, 0.3))
     alone = torch.stack(losses).mean()
     alone.backward()
-    assert batch["weight"].sum() == len(losses) > 5
+    assert batch.columns.loss_weight.sum() == len(losses) > 5
     torch.testing.assert_close(total, alone, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(
         on_tree, torch.cat([p.grad.flatten() for p in policy.model.parameters()]), atol=1e-5, rtol=1e-4
@@ -274,7 +274,7 @@ def test_imitation_adds_the_surprise_at_the_actions_of_won_episodes(policy, obje
                 for e, c in zip(episodes, pairs)]  # fmt: skip
         batch = with_reference(policy, policy.model, rows)
         with packed_attention(policy.model):
-            return objective(policy.model, batch, 0.3, imitation), batch["weight"].sum()
+            return objective(policy.model, batch, 0.3, imitation), batch.columns.loss_weight.sum()
 
     (alone, count), (both, _) = loss(0.0), loss(0.7)
     surprises = []
@@ -321,16 +321,15 @@ def test_the_anchor_may_be_a_policy_from_long_ago(policy, renderer, tmp_path):
     first, episodes = moved(policy), text_world.episodes(6, skill=0.3)
     prm = policy_of(noisy_prm(renderer), renderer)
     trainer = OnlineDpoTrainer(episodes, policy, prm, SETTINGS, tmp_path, first)
-    trainer.state.max_steps = 4
-    (batch,) = trainer.step_batches(iter([{"rows": torch.arange(6)}]), 1)
-    where = batch["branch"] >= 0
+    (batch,) = trainer.fresh([range(6)])
+    where = batch.branch >= 0
     said = []
     for model in (policy.model, first):
         with torch.no_grad(), packed_attention(model):
             said.append(logits_of(model, batch, where).log_softmax(-1))
     now, then = said
-    of_first = then.gather(1, batch["input_ids"][where][:, None])[:, 0]
-    torch.testing.assert_close(batch["reference"], of_first)
+    of_first = then.gather(1, batch.input_ids[where][:, None])[:, 0]
+    torch.testing.assert_close(batch.reference, of_first)
     assert (now - then).abs().max() > 0.1
     with packed_attention(policy.model):
         total, actions = trainer.objective(policy.model, batch).metrics["kl"]
@@ -354,18 +353,17 @@ def test_with_lora_the_anchor_is_the_previous_adapter_not_the_base(policy, rende
     episodes = text_world.episodes(6, skill=0.3)
     prm = policy_of(noisy_prm(renderer), renderer)
     trainer = OnlineDpoTrainer(episodes, tuned, prm, SETTINGS, tmp_path)
-    trainer.state.max_steps = 4
-    (batch,) = trainer.step_batches(iter([{"rows": torch.arange(6)}]), 1)
-    ids = batch["branch"] >= 0
+    (batch,) = trainer.fresh([range(6)])
+    ids = batch.branch >= 0
     with torch.no_grad(), packed_attention(model):
         now, _ = log_probs(model, batch, ids)
         with model.disable_adapter():
             base, _ = log_probs(model, batch, ids)
-    torch.testing.assert_close(batch["reference"], now)
-    assert (batch["reference"] - base).abs().max() > 0.1
+    torch.testing.assert_close(batch.reference, now)
+    assert (batch.reference - base).abs().max() > 0.1
     with packed_attention(model):
         loss = trainer.objective(model, batch)
-    assert loss.total.item() / batch["weight"].sum().item() == pytest.approx(np.log(2), abs=1e-5)
+    assert loss.total.item() / batch.columns.loss_weight.sum().item() == pytest.approx(np.log(2), abs=1e-5)
     assert loss.metrics["kl"][0].item() == pytest.approx(0, abs=1e-5)
 
 

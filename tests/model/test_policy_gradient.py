@@ -53,7 +53,7 @@ def test_surrogate_is_that_of_plain_rows(renderer):
     episodes[0] = dataclasses.replace(episodes[0], start=1)
     advantages = [np.random.default_rng(i).normal(size=e.length) for i, e in enumerate(episodes)]
     batch = pack([gradient_row(e, a, policy) for e, a in zip(episodes, advantages)])
-    batch = Reference(before).refer(batch, batch["decided"] > 0)
+    batch = Reference(before).refer(batch, batch.columns.decided > 0)
     with packed_attention(policy.model):
         losses = gradient_objective(policy.model, batch, beta=0.0, clip=0.2)
     expected = 0.0
@@ -68,7 +68,7 @@ def test_surrogate_is_that_of_plain_rows(renderer):
         expected -= np.minimum(ratio * advantage, clipped * advantage)[episode.start :].sum()
     assert losses.total.item() == pytest.approx(expected, abs=1e-4)
     assert losses.metrics["clipped"][0] > 0
-    assert batch["weight"].sum() == sum(e.length for e in episodes) - 1
+    assert batch.columns.loss_weight.sum() == sum(e.length for e in episodes) - 1
 
 
 def test_good_turns_become_likelier_and_bad_ones_less_likely(renderer, tmp_path):

@@ -43,7 +43,7 @@ def test_loss_and_gradient_are_those_of_plain_rows(renderer):
     assert len(rows[0].branches) == 0
     assert len(rows[1].branches) == sum(a != (t.action, "") for a, t in zip(after, expert.turns[1:])) > 0
     batch = pack(rows)
-    objective = prm_objective(lambda logit, batch: inverse(logit, batch, gamma=GAMMA), 0.0, scored="scored")
+    objective = prm_objective(lambda logit, batch: inverse(logit, batch, gamma=GAMMA))
     with packed_attention(prm):
         total = objective(prm, batch).total
     total.backward()
@@ -65,7 +65,7 @@ def test_loss_and_gradient_are_those_of_plain_rows(renderer):
     columns = [torch.stack(q), torch.stack(following), *map(torch.tensor, (terminal, expert_N, weight))]
     alone = inverse_loss(*columns, gamma=GAMMA) * sum(weight)
     alone.backward()
-    assert float(batch["weight"].sum()) == sum(weight)
+    assert float(batch.columns.loss_weight.sum()) == sum(weight)
     torch.testing.assert_close(total, alone, atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(in_tree, torch.cat([p.grad.flatten() for p in prm.parameters()]), atol=1e-4, rtol=1e-4)
 

@@ -12,6 +12,7 @@ from agentprm_core.prm.rows import Labelled, Tried, outcome_alone, prm_row
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.train import PrmSettings, train_prm
 from tests.core import corridor
+from tests.model import text_world
 
 EXACT = corridor.exact_q(gamma=1.0)
 EPISODES = [corridor.play(seed, seed, f"corridor/{seed}") for seed in range(250)]
@@ -27,7 +28,7 @@ def renderer():
 def trained(renderer, scratch, episodes=EPISODES, tried=(), **changes):
     """A PRM after a few passes over the episodes; their labels are the outcomes (Monte Carlo at γ = 1)."""
     size = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 1, "context": 512}
-    model = new_model(renderer.tokenizer, **size, seed=1, embedding_std=0.02)
+    model = text_world.quiet(new_model(renderer.tokenizer, **size, seed=1))
     settings = PrmSettings(
         **{
             "learning_rate": 5e-3,
@@ -82,9 +83,9 @@ def test_an_orm_reads_one_label_an_episode(renderer):
     episode = next(e for e in EPISODES if e.won and e.length > 3)
     item = Labelled(episode, np.linspace(0.1, 0.2, episode.length), [Tried(0, "left", 0.9)])
     row = prm_row(outcome_alone(item), renderer)
-    assert row.columns["weight"].sum() == 1 and row.branches == ()
-    assert row.columns["weight"][renderer.episode(episode.turns).action_ends[-1]] == 1
-    assert row.columns["q"].sum() == 1
+    assert row.columns.loss_weight.sum() == 1 and row.branches == ()
+    assert row.columns.loss_weight[renderer.episode(episode.turns).action_ends[-1]] == 1
+    assert row.columns.q.sum() == 1
 
 
 @pytest.mark.parametrize("loss", ["promise_progress", "outcome"])

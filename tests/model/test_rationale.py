@@ -25,7 +25,7 @@ CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}
 def policy():
     """A chat policy of a few thousand parameters over bytes: what it writes are letters, by what it read."""
     fast = byte_tokenizer(CHATML)
-    model = new_model(fast, width=32, layers=2, heads=2, kv_heads=1, context=8192, seed=3, embedding_std=0.02)
+    model = text_world.quiet(new_model(fast, width=32, layers=2, heads=2, kv_heads=1, context=8192, seed=3))
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(20 if weight.ndim > 1 else 1)
@@ -94,7 +94,7 @@ def test_a_reason_ends_at_the_action_at_the_end_mark_or_at_its_limit(policy, mon
     reasons = [turn.reason for turn in found.turns]
     assert reasons[:3] == ["The mug is there.", "I saw it.", "because because because bec"]
     row = sft_row(found, policy.renderer, policy.model, observation_weight=0.0)
-    learnt = policy.tokenizer.decode(row.input_ids[row.columns["weight"] > 0])
+    learnt = policy.tokenizer.decode(row.input_ids[row.columns.loss_weight > 0])
     assert learnt.startswith(
         f"REASON:\nThe mug is there.\nACTION:\n{played.turns[0].action}<|im_end|>REASON:\nI saw it."
     )

@@ -51,8 +51,8 @@ def test_replayed_turns_are_read_but_not_learnt(renderer):
     episode = dataclasses.replace(text_world.play(0, 0, skill=0.0), start=2)
     row = sft_row(episode, renderer, model, 0.5)
     end = renderer.episode(episode.turns).action_ends[1]
-    assert not row.columns["weight"][: end + 1].any()
-    assert (row.columns["weight"][end + 1 :] > 0).all()
+    assert not row.columns.loss_weight[: end + 1].any()
+    assert (row.columns.loss_weight[end + 1 :] > 0).all()
 
 
 def test_same_seed_same_weights(renderer, tmp_path):
@@ -81,7 +81,7 @@ def test_an_episode_longer_than_the_context_is_named(renderer, tmp_path):
     ("change", "message"),
     [
         ({"steps": 3}, "give epochs or steps, one of them"),
-        ({"schedule": "sawtooth"}, "schedule: 'sawtooth' is not one of cosine, linear, constant"),
+        ({"optimizer": "sgd"}, "optimizer: 'sgd' is not one of adamw, muon"),
         ({"precision": "float8"}, "precision: 'float8' is not one of float32, bfloat16"),
     ],
 )

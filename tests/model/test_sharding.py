@@ -131,7 +131,7 @@ def test_muon_is_refused_for_a_sharded_model(alone, tmp_path):
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
 def test_two_processes_with_shards_train_as_one_without(tmp_path):
-    """Also that each holds its part alone: :func:`tests.model.sharded.Parts`."""
+    """Also that each holds its part alone: :func:`tests.model.sharded.check_parts`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run([*command, "tests.model.sharded", str(tmp_path), *CASES], check=True, cwd=ROOT, env=environment)

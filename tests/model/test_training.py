@@ -17,7 +17,8 @@ from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, prm_row
 from agentprm_core.prm.train import PrmSettings
-from agentprm_core.training.trainer import EpisodeTrainer, fit, resume_point
+from agentprm_core.training.states import resume_point
+from agentprm_core.training.trainer import EpisodeTrainer, fit
 from tests.model import text_world
 
 SFT = SftSettings(learning_rate=5e-3, batch_tokens=512, seed=0, steps=9, save_every=2)
@@ -106,7 +107,7 @@ def test_an_owner_that_a_kill_left_half_written_is_written_again(tmp_path, monke
         resume_point(tmp_path, "run")
     assert resume_point(tmp_path, "run") is None
     (tmp_path / "checkpoint-4").mkdir()
-    (tmp_path / "checkpoint-4" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoint-4" / "state.json").write_text("{}")
     assert resume_point(tmp_path, "run").name == "checkpoint-4"
 
 
@@ -136,7 +137,7 @@ def test_a_half_written_state_is_passed_over(tmp_path):
     for name, whole in (("checkpoint-4", True), ("checkpoint-10", False)):
         (tmp_path / name).mkdir()
         if whole:
-            (tmp_path / name / "trainer_state.json").write_text("{}")
+            (tmp_path / name / "state.json").write_text("{}")
     assert resume_point(tmp_path, "run").name == "checkpoint-4"
     assert resume_point(tmp_path, "another") is None
     assert not list(tmp_path.glob("checkpoint-*"))
@@ -149,7 +150,7 @@ def test_accumulated_batches_are_one_batch(renderer, tmp_path):
     for name, tokens, accumulation in (("one", 10_000, 1), ("four", 1, 4)):
         settings = SftSettings(0.1, tokens, 0, steps=1, accumulation=accumulation, warmup=0.0)
         trainer = EpisodeTrainer(text_world.small_model(renderer), rows, sft_objective, settings, tmp_path / name)
-        trainer.args.optim = "sgd"
+        trainer.optimizer = torch.optim.SGD(trainer.model.parameters(), 0.1)
         fit(trainer)
         ends.append(weights(trainer.model))
     assert len({len(row) for row in rows}) > 1
@@ -193,6 +194,7 @@ import torch
 from pathlib import Path
 from tests.model.test_training import sft_trainer, weights
 from agentprm_core.improve.sft import SftSettings
+from agentprm_core.training.states import resume_point
 from agentprm_core.training.trainer import fit
 from tests.model import text_world
 
@@ -201,8 +203,8 @@ out, accumulation = Path(sys.argv[1]), int(sys.argv[2])
 settings = SftSettings(5e-3, 512, 0, steps=6, accumulation=accumulation)
 trainer = sft_trainer(text_world.renderer(), out, settings)
 fit(trainer)
-if trainer.args.process_index == 0:
-    torch.save(weights(trainer.accelerator.unwrap_model(trainer.model)), out / "weights.pt")
+if trainer.processes.rank == 0:
+    torch.save(weights(trainer.model), out / "weights.pt")
 """
 
 

@@ -10,7 +10,7 @@ import random
 import torch
 from transformers import LlamaForCausalLM
 
-from agentprm_core.policy.models import new_model
+from agentprm_core.policy.models import EMBEDDING_STD, new_model
 from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Episode, Turn
@@ -70,8 +70,15 @@ def renderer(context: int = 256) -> Renderer:
     return make_renderer(train_tokenizer(texts, context, ALFWORLD.phrases))
 
 
+def quiet(model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """With small embeddings: its next tokens are about equally likely, and it learns fast."""
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(0.02 / EMBEDDING_STD)
+    return model
+
+
 def small_model(of: Renderer, seed: int = 0, width: int = 32, layers: int = 2) -> LlamaForCausalLM:
     """A Llama of a few thousand parameters, float32."""
     size = {"width": width, "layers": layers, "heads": 2, "kv_heads": 1, "context": 256}
-    model = new_model(of.tokenizer, **size, seed=seed, embedding_std=0.02)
-    return model.to(torch.float32)
+    model = new_model(of.tokenizer, **size, seed=seed)
+    return quiet(model).to(torch.float32)

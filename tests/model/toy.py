@@ -18,6 +18,7 @@ from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Game
 from agentprm_core.worlds import Observation, WorldSpec
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
+from tests.model import text_world
 
 KINDS = ("mug", "plate", "book", "apple", "pen")
 
@@ -89,7 +90,8 @@ def tokenizer(context: int = 512):
 def policy(seed: int = 0, context: int = 512, sharpness: float = 4.0) -> Checkpoint:
     """A random policy; ``sharpness`` scales its weights, so that it prefers some actions over others."""
     size = {"width": 32, "layers": 2, "heads": 4, "kv_heads": 2, "context": context}
-    model = new_model(tokenizer(context), **size, seed=seed, embedding_std=0.02)
+    model = new_model(tokenizer(context), **size, seed=seed)
+    text_world.quiet(model)
     with torch.no_grad():
         for weights in model.parameters():
             if weights.dim() > 1:
