@@ -164,7 +164,9 @@ def _is_code(dep: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tasks.frame.closure", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.frame.closure", description="The code that each stage depends on."
+    )
     parser.add_argument("--write", action="store_true", help="change dvc.yaml instead of printing")
     asked = parser.parse_args()
     text, root = DVC.read_text(), Path()

@@ -94,7 +94,9 @@ def _hydra(value) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tasks.frame.profile", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.frame.profile", description="Named overrides of params.yaml."
+    )
     parser.add_argument("name", help="of profiles/NAME.yaml")
     parser.add_argument("more", nargs="*", metavar="KEY=VALUE", help="further overrides: rollout.games=100")
     parser.add_argument("--write", action="store_true", help="change params.yaml instead of printing")

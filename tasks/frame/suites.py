@@ -24,7 +24,7 @@ _TIES = "not all are ties (lower policy.margin, or raise policy.samples or polic
 
 def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec: WorldSpec) -> list[Check]:
     """``tables`` and the number of games ``wanted``, both by split, of the world ``spec``. No game is in two splits."""
-    games = pl.concat([pl.from_arrow(table).with_columns(part=pl.lit(part)) for part, table in tables.items()])
+    games = pl.concat([pl.DataFrame(table).with_columns(part=pl.lit(part)) for part, table in tables.items()])
     attributes = [json.loads(text) for text in games["attributes"]]
     frame = games.select(
         "game_id",
@@ -99,7 +99,7 @@ def rollouts_suite(
 
 def labels_suite(labels: pa.Table, turns: int, min_std: float) -> list[Check]:
     """Labels of ``turns`` turns: q in [0,1] and not all alike, one row a turn, split by game."""
-    frame = pl.from_arrow(labels)
+    frame = pl.DataFrame(labels)
     sides = frame.group_by("game_id", maintain_order=True).agg(splits=pl.col("split").n_unique())
     keys = pa.table({"rows": [labels.num_rows - turns]})
     spread = pa.table({"std": [float(np.std(labels["q"].to_numpy()))]})
@@ -124,7 +124,7 @@ def labels_suite(labels: pa.Table, turns: int, min_std: float) -> list[Check]:
 
 def inverse_suite(rows: pa.Table) -> list[Check]:
     """Turns of experts and of learners: each once, each with a next action but the last, both classes as heavy."""
-    table = pl.from_arrow(rows.drop_columns(["action", "next_reason"]))
+    table = pl.DataFrame(rows.drop_columns(["action", "next_reason"]))
     frame = table.select(
         "dataset", *TURN, "split", "weight", open=pl.col("next_action").is_null() != pl.col("terminal")
     )
@@ -154,7 +154,7 @@ def inverse_suite(rows: pa.Table) -> list[Check]:
 
 def pairs_suite(pairs: pa.Table, margin: float, most_ties: float, ties: float) -> list[Check]:
     """Pairs of actions: different ones, the chosen better by more than ``margin``; ``ties`` is the share dropped."""
-    table = pl.from_arrow(pairs)
+    table = pl.DataFrame(pairs)
     frame = table.select(
         *TURN,
         same=pl.col("chosen") == pl.col("rejected"),
@@ -176,7 +176,7 @@ def pairs_suite(pairs: pa.Table, margin: float, most_ties: float, ties: float) -
 
 def _turns(rollouts: pa.Table) -> pl.DataFrame:
     columns = [*TURN, "reward", "won", "done", "valid", "policy", "state_key"]
-    return pl.from_arrow(rollouts.select(columns))
+    return pl.DataFrame(rollouts.select(columns))
 
 
 def _narrow(turns: pl.DataFrame, policy: str) -> pa.Table:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeGuard
 
 from agentprm_core.datasets import atomic_write
 
@@ -220,7 +221,7 @@ def git_commit() -> dict[str, str]:
     return {"git_commit": shown.stdout.strip()} if shown.returncode == 0 else {}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
