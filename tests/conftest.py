@@ -1,4 +1,4 @@
-"""What all tests share: the published games, where this machine has them."""
+"""What all tests share: the published games, where this machine has them; and which tests are unit tests."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ PUBLISHED = os.environ.get("ALFWORLD_DATA")
 """Read before any test imports alfworld, which sets it to a folder of its own."""
 
 COMPACTED = Path(__file__).resolve().parents[2] / "shared" / "data" / "alfworld"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """``integration`` on the tests of flows, on slow ones and on modules that run processes; ``unit`` on the others."""
+    for item in items:
+        runs_processes = hasattr(item.getparent(pytest.Module).obj, "subprocess")
+        broad = "flows" in item.path.parts or item.get_closest_marker("slow") or runs_processes
+        item.add_marker("integration" if broad else "unit")
 
 
 @pytest.fixture(scope="session")
