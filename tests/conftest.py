@@ -16,11 +16,12 @@ COMPACTED = Path(__file__).resolve().parents[2] / "shared" / "data" / "alfworld"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """``integration`` on the tests of flows, on slow ones and on modules that run processes; ``unit`` on the others."""
+    """``integration`` on the tests of flows and on slow ones; ``unit`` on all that are not integration."""
     for item in items:
-        runs_processes = hasattr(item.getparent(pytest.Module).obj, "subprocess")
-        broad = "flows" in item.path.parts or item.get_closest_marker("slow") or runs_processes
-        item.add_marker("integration" if broad else "unit")
+        if "flows" in item.path.parts or item.get_closest_marker("slow"):
+            item.add_marker("integration")
+        if item.get_closest_marker("integration") is None:
+            item.add_marker("unit")
 
 
 @pytest.fixture(scope="session")

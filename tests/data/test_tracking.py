@@ -77,6 +77,7 @@ def test_a_killed_stage_is_closed_by_the_next_run_of_it(client):
     assert client.get_run(killed).info.status == "KILLED"
 
 
+@pytest.mark.integration
 def test_data_by_dvcs_md5(client, tmp_path):
     folder = tmp_path / "data" / "set"
     for name, text in (("b/two.txt", "2"), ("a.txt", "1")):
@@ -119,6 +120,7 @@ def test_nested_names():
     assert list(flatten({"a": {"b": 1, "c": {"d": 2}}, "e": [1]})) == [("a.b", 1), ("a.c.d", 2), ("e", [1])]
 
 
+@pytest.mark.integration
 def test_a_new_database_is_made_in_silence(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     command = [sys.executable, "-c", "from tasks.frame.tracking import connect; connect()"]
