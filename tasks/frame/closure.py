@@ -44,35 +44,55 @@ NO_EFFECT_HERE = {
 """(who imports, what): imports that cannot change the bytes of the importing stage's outs, and why."""
 
 
-def closure(source: Source, start: str, *, worlds: bool = True) -> set[str]:
-    """``start`` and all modules that it can import, the packages that they lie in included. Without ``worlds`` not
-    those that the registry of worlds alone leads to.
+def closure(source: Source, *starts: str, every_world: bool = True) -> set[str]:
+    """The modules ``starts`` and all that they can import, the packages that these lie in included. Without
+    ``every_world`` the names in the registry of worlds lead nowhere.
 
     Raises:
         DataError: no module of this name.
     """
-    if start not in source.paths:
-        raise DataError(f"{start}: no such module in {', '.join(PACKAGES)}")
     found: set[str] = set()
-    waiting = [start]
+    waiting = list(starts)
     while waiting:
         name = waiting.pop()
+        if name not in source.paths:
+            raise DataError(f"{name}: no such module in {', '.join(PACKAGES)}")
         if name in found or name in NO_EFFECT:
             continue
         found.add(name)
-        skip = (lambda other: False) if worlds or name != WORLDS else lambda other: _of_a_world(source.paths[other])
-        waiting += [other for other in source.imports[name] if (name, other) not in NO_EFFECT_HERE and not skip(other)]
+        leads = source.imports[name]
+        if name == WORLDS and not every_world:
+            leads = {other for other in leads if _world(source.paths[other]) is None}
+        waiting += [other for other in leads if (name, other) not in NO_EFFECT_HERE]
         if (parent := name.rpartition(".")[0]) in source.paths:
             waiting.append(parent)
     return found
 
 
-def files(source: Source, start: str, *, worlds: bool = True) -> set[Path]:
+def files(source: Source, start: str, *, chosen: bool = False) -> set[Path]:
     """The files of :func:`closure`, and those beside them that are not Python. The ``__init__`` of a package that has
-    no code is left out: it decides nothing."""
-    modules = {source.paths[name] for name in closure(source, start, worlds=worlds)}
-    code = {file for file in modules if not source.says_nothing(file)}
+    no code is left out: it decides nothing. With ``chosen`` what :data:`CHOSEN` stands for is left out too: the
+    modules of worlds that nothing outside of their world imports."""
+    modules = closure(source, start)
+    if chosen:
+        world = {name: _world(source.paths[name]) for name in modules}
+        crossing = {
+            other
+            for name in modules - {WORLDS}
+            for other in source.imports[name] & modules
+            if world[other] not in (None, world[name])
+        }
+        shared = closure(source, *crossing, every_world=False)
+        modules = {name for name in modules if world[name] is None or name in shared}
+    code = {file for name in modules if not source.says_nothing(file := source.paths[name])}
     return code | {file for folder in {file.parent for file in code} for file in source.data(folder)}
+
+
+def _world(file: Path) -> str | None:
+    """The name of the folder of a world that a file is in; None for one that is in none."""
+    registry = tuple(WORLDS.split("."))
+    inner = file.parts[len(registry) :]
+    return inner[0] if file.parts[: len(registry)] == registry and len(inner) > 1 else None
 
 
 def code_deps(text: str, root: Path) -> dict[str, list[str]]:
@@ -82,8 +102,8 @@ def code_deps(text: str, root: Path) -> dict[str, list[str]]:
     found = {}
     for name, body in stages.items():
         module = _module_of(name, body)
-        needed = files(source, module, worlds=not chosen)
-        apart = [CHOSEN] if chosen and files(source, module) - needed else []
+        needed = files(source, module, chosen=chosen)
+        apart = [CHOSEN] if files(source, module) - needed else []
         found[name] = [LOCK, *_folded(source, needed), *apart]
     return found
 
@@ -98,7 +118,7 @@ def amiss(text: str, root: Path) -> dict[str, tuple[list[str], list[str]]]:
     source, found = Source(root), {}
     for name, body in _stages(text).items():
         listed = [dep for dep in body["deps"] if _is_code(dep)]
-        needed = {Path(LOCK)} | files(source, _module_of(name, body), worlds=CHOSEN not in listed)
+        needed = {Path(LOCK)} | files(source, _module_of(name, body), chosen=CHOSEN in listed)
         covered = {file for dep in listed if dep != CHOSEN for file in _covered(source, dep)}
         missing, beside = needed - covered, covered - needed
         if missing or beside:
@@ -140,11 +160,6 @@ def _covered(source: Source, dep: str) -> set[Path]:
     if not (source.root / dep).exists():
         raise DataError(f"{DVC}: {dep}: no such file or folder")
     return source.content(Path(dep)) if (source.root / dep).is_dir() else {Path(dep)}
-
-
-def _of_a_world(file: Path) -> bool:
-    registry = Path(*WORLDS.split("."))
-    return file.is_relative_to(registry) and file.parent != registry
 
 
 def _stages(text: str) -> dict[str, Mapping]:

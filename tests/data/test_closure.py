@@ -28,7 +28,9 @@ MODULES = {
     "agentprm_core/worlds/a/spec.py": "from agentprm_core.worlds.base import World\nfrom .rules import go",
     "agentprm_core/worlds/a/rules.py": "",
     "agentprm_core/worlds/a/words.txt": "mug",
-    "agentprm_core/worlds/b/__init__.py": "B = 1",
+    "agentprm_core/worlds/b/__init__.py": "from agentprm_core.worlds import shared",
+    "agentprm_core/worlds/b/inner.py": "import agentprm_core.idle",
+    "agentprm_core/worlds/shared.py": "",
     "agentprm_core/methods/one.py": "import agentprm_core.credit.split",
     "agentprm_core/methods/two.py": "",
     "tasks/frame/stage.py": "from tasks.frame.tracking import Tracker",
@@ -40,6 +42,12 @@ MODULES = {
     "tasks/compare.py": "from agentprm_core.evaluate import wins",
     "tasks/policy.py": 'def method(name): return import_module(f"agentprm_core.methods.{name}")',
 }
+
+WORLDS = [
+    "agentprm_core/worlds/__init__.py", "agentprm_core/worlds/a", "agentprm_core/worlds/b/__init__.py",
+    "agentprm_core/worlds/base.py", "agentprm_core/worlds/shared.py",
+]  # fmt: skip
+"""Code deps of a stage that can play any world: all of ``a``, of ``b`` not what it cannot import."""
 
 BY_HAND = """\
 stages:  # with holes
@@ -140,8 +148,8 @@ def test_deps_are_written_line_by_line_and_all_else_stays(small):
     assert rewritten(text, small) == text
     before, after = yaml.safe_load(BY_HAND)["stages"], yaml.safe_load(text)["stages"]
     assert after["search"]["deps"] == [
-        "requirements.lock", "agentprm_core/credit/split.py", "agentprm_core/worlds", "tasks/frame/stage.py",
-        "tasks/rollout.py", "tasks/search.py", "data/games",
+        "requirements.lock", "agentprm_core/credit/split.py", *WORLDS, "tasks/frame/stage.py", "tasks/rollout.py",
+        "tasks/search.py", "data/games",
     ]  # fmt: skip
     assert [line for line in text.splitlines() if "- " not in line] == [
         line for line in BY_HAND.splitlines() if "- " not in line
@@ -155,13 +163,30 @@ def test_deps_in_one_line_are_refused(small):
         rewritten("stages: {compare: {cmd: python -m tasks.compare, deps: [tasks/compare.py, data/x]}}", small)
 
 
-def test_a_world_that_params_choose_stands_apart(small):
+def test_the_world_that_params_choose_stands_for_all(small):
     text = BY_HAND.replace("- agentprm_core/worlds", f"- {CHOSEN}")
     deps = code_deps(text, small)
-    assert deps["search"][-1] == CHOSEN
-    assert not any("worlds/" in dep for dep in deps["search"] if dep != "agentprm_core/worlds/__init__.py")
+    assert deps["search"] == [
+        "requirements.lock", "agentprm_core/credit/split.py", "agentprm_core/worlds/__init__.py",
+        "agentprm_core/worlds/base.py", "agentprm_core/worlds/shared.py", "tasks/frame/stage.py", "tasks/rollout.py",
+        "tasks/search.py", CHOSEN,
+    ]  # fmt: skip
     assert CHOSEN not in deps["compare"]
-    assert amiss(rewritten(text, small).replace(f"- {CHOSEN}", f"- {LOCK}"), small).keys() == {"search"}
+    written = rewritten(text, small)
+    assert amiss(written, small) == {}
+    assert (
+        "agentprm_core/worlds/b/__init__.py"
+        in amiss(written.replace(f"- {CHOSEN}\n", f"- {LOCK}\n"), small)["search"][0]
+    )
+
+
+def test_what_another_world_imports_of_a_world_does_not_stand_apart(small):
+    (small / "agentprm_core/worlds/b/__init__.py").write_text("from agentprm_core.worlds.a import rules")
+    (small / "agentprm_core/worlds/a/rules.py").write_text("from agentprm_core.worlds.a import more")
+    (small / "agentprm_core/worlds/a/more.py").touch()
+    deps = code_deps(BY_HAND.replace("- agentprm_core/worlds", f"- {CHOSEN}"), small)["search"]
+    assert {"agentprm_core/worlds/a/rules.py", "agentprm_core/worlds/a/more.py", CHOSEN} <= set(deps)
+    assert "agentprm_core/worlds/a/spec.py" not in deps
 
 
 def test_a_registry_of_names_and_a_name_that_is_put_together_count(small):
