@@ -20,13 +20,18 @@ INSTALLED := .venv/.installed
 
 venv: $(INSTALLED)  ## The virtual environment, from requirements.lock
 
-# torch goes first and by its exact version, so that pip takes a CPU wheel where one is at hand, and never looks for a newer torch.
+# The lock is complete, so nothing is resolved. torch goes first and by its exact version, so that pip takes a CPU wheel where
+# one is at hand; what its CUDA build needs beside the lock comes with it.
 $(INSTALLED): requirements.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' requirements.lock)"
-	$(BIN)/python -m pip install --quiet -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --editable .
-	touch $@
+	@test -x $(BIN)/python || { echo "Making .venv with $(PYTHON)" && $(PYTHON) -m venv .venv; }
+	@echo "Installing torch (half a minute)"
+	@$(BIN)/python -m pip install --quiet --constraint requirements.lock "$$(grep '^torch==' requirements.lock)"
+	@echo "Installing the $$(grep -c == requirements.lock) packages of requirements.lock (two minutes)"
+	@$(BIN)/python -m pip install --quiet --no-deps --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@echo "Checking that the packages fit together"
+	@$(BIN)/python -m pip check
+	@touch $@
 
 lock:  ## requirements.lock anew, from what is installed
 	sed -n '/^#/p' requirements.lock > requirements.lock.new
@@ -50,7 +55,7 @@ smoke: $(INSTALLED)  ## The smoke profile, from nothing, in a clone of the last 
 	cd .scratch/smoke && python -m tasks.frame.profile smoke --write && dvc repro && python -m flows.summary
 
 mlflow.db: | $(INSTALLED)
-	@python -c "import mlflow; mlflow.set_tracking_uri('sqlite:///mlflow.db'); mlflow.search_experiments()"
+	@python -c "from tasks.frame.tracking import connect; connect()"
 
 # Tests that share a Prefect server stay in one process (loadgroup).
 test: $(INSTALLED)  ## The test suite without the slow tests
@@ -59,9 +64,10 @@ test: $(INSTALLED)  ## The test suite without the slow tests
 test-all: $(INSTALLED)  ## The slow tests too
 	python -m pytest -q -n auto --dist loadgroup -m "slow or not slow"
 
-lint: $(INSTALLED)
+lint: $(INSTALLED)  ## Style, format and types
 	ruff check .
 	ruff format --check .
+	pyright
 
 ui: $(INSTALLED) $(DATABASE)  ## Prefect's server, a worker and MLflow on localhost, until Ctrl-C
 	@python -m flows.ui --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) --gpus $(GPUS)

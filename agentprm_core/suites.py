@@ -37,7 +37,7 @@ _TIES = "not all are ties (lower method.margin, or raise method.samples or metho
 
 def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec: WorldSpec) -> list[Check]:
     """``tables`` and the number of games ``wanted``, both by split, of the world ``spec``. No game is in two splits."""
-    games = pl.concat([pl.from_arrow(table).with_columns(part=pl.lit(part)) for part, table in tables.items()])
+    games = pl.concat([pl.DataFrame(table).with_columns(part=pl.lit(part)) for part, table in tables.items()])
     attributes = [json.loads(text) for text in games["attributes"]]
     frame = games.select(
         "game_id",
@@ -116,7 +116,7 @@ def chosen_suite(episodes: pa.Table, policy: str) -> list[Check]:
 
 def labels_suite(labels: pa.Table, turns: int) -> list[Check]:
     """Labels of ``turns`` turns: q in [0,1] and not all alike, one row a turn, split by game."""
-    frame = pl.from_arrow(labels)
+    frame = pl.DataFrame(labels)
     sides = frame.group_by("game_id", maintain_order=True).agg(splits=pl.col("split").n_unique())
     keys = pa.table({"rows": [labels.num_rows - turns]})
     spread = pa.table({"std": [float(np.std(labels["q"].to_numpy()))]})
@@ -141,7 +141,7 @@ def labels_suite(labels: pa.Table, turns: int) -> list[Check]:
 
 def inverse_suite(rows: pa.Table) -> list[Check]:
     """Turns of experts and of learners: each once, each with a next action but the last, both classes as heavy."""
-    table = pl.from_arrow(rows.drop_columns(["action", "next_reason"]))
+    table = pl.DataFrame(rows.drop_columns(["action", "next_reason"]))
     frame = table.select(
         "dataset", *TURN, "split", "weight", open=pl.col("next_action").is_null() != pl.col("terminal")
     )
@@ -188,7 +188,7 @@ def advantages_suite(advantages: pa.Table) -> list[Check]:
 
 def pairs_suite(pairs: pa.Table, margin: float, most_ties: float, ties: float) -> list[Check]:
     """Pairs of actions: different ones, the chosen better by more than ``margin``; ``ties`` is the share dropped."""
-    table = pl.from_arrow(pairs)
+    table = pl.DataFrame(pairs)
     frame = table.select(
         *TURN,
         same=pl.col("chosen") == pl.col("rejected"),
@@ -210,7 +210,7 @@ def pairs_suite(pairs: pa.Table, margin: float, most_ties: float, ties: float) -
 
 def _turns(rollouts: pa.Table) -> pl.DataFrame:
     columns = [*TURN, "reward", "won", "done", "valid", "policy", "state_key"]
-    return pl.from_arrow(rollouts.select(columns))
+    return pl.DataFrame(rollouts.select(columns))
 
 
 def _narrow(turns: pl.DataFrame, policy: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What all tests share: the published games, where this machine has them."""
+"""What all tests share: the published games, where this machine has them; and which tests are unit tests."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ PUBLISHED = os.environ.get("ALFWORLD_DATA")
 """Read before any test imports alfworld, which sets it to a folder of its own."""
 
 COMPACTED = Path(__file__).resolve().parents[2] / "shared" / "data" / "alfworld"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """``integration`` on the tests of flows and on slow ones; ``unit`` on all that are not integration."""
+    for item in items:
+        if "flows" in item.path.parts or item.get_closest_marker("slow"):
+            item.add_marker("integration")
+        if item.get_closest_marker("integration") is None:
+            item.add_marker("unit")
 
 
 @pytest.fixture(scope="session")

@@ -43,18 +43,22 @@ class World(Protocol):
 
     def reset(self, game: Game) -> Observation:
         """Start ``game`` anew. Raises :class:`UnsupportedGame` naming the game and the reason."""
+        ...
 
     def step(self, command: str) -> Observation:
         """Do ``command``; one that is not admissible changes nothing and the text says so (``Nothing happens.``)."""
+        ...
 
     def clone(self) -> Self:
         """An independent copy in the same state (by replay where the engine cannot copy)."""
+        ...
 
     def state_key(self) -> str:
         """Digest of the state: equal exactly when two states of one game are, stable across processes.
 
         The digest covers the game too, so keys of two games never meet.
         """
+        ...
 
 
 class NothingLeft(RuntimeError):
@@ -69,6 +73,7 @@ class Expert(Protocol):
 
         Raises :class:`NothingLeft` where the expert gives up.
         """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,15 @@ class Gatekeeper:
             stdout=subprocess.PIPE,
             env=os.environ | modules,
         )
+        assert self._process.stdin is not None and self._process.stdout is not None  # both are pipes
+        self._asks, self._answers = self._process.stdin, self._process.stdout
 
     def run_gate(self, stage: str, checks: Sequence[Check]) -> list[Result]:
         """:func:`tasks.frame.gates.run_gate`, over there. Raises RuntimeError where the keeper died (it said why)."""
         try:
-            pickle.dump((stage, checks), self._process.stdin)
-            self._process.stdin.flush()
-            answer = pickle.load(self._process.stdout)
+            pickle.dump((stage, checks), self._asks)
+            self._asks.flush()
+            answer = pickle.load(self._answers)
         except (BrokenPipeError, EOFError):
             raise RuntimeError(f"{stage}: the gatekeeper ended with status {self._process.wait()}") from None
         if isinstance(answer, GateError):
@@ -41,9 +43,9 @@ class Gatekeeper:
         return answer
 
     def end(self) -> None:
-        self._process.stdin.close()
+        self._asks.close()
         self._process.wait()
-        self._process.stdout.close()
+        self._answers.close()
 
 
 def main() -> None:
@@ -51,7 +53,7 @@ def main() -> None:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read at import
     from tasks.frame.gates import run_gate
 
-    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    asked, answers = os.fdopen(os.dup(sys.stdin.fileno()), "rb"), os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is not an answer
     import great_expectations  # noqa: F401
 

@@ -69,9 +69,10 @@ def _validate(stage: str, checks: Sequence[Check]) -> list[Result]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations inside the package
         import great_expectations as gx
+        from great_expectations.data_context.types.base import ProgressBarsConfig
 
         context = gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = {"globally": False}
+        context.variables.progress_bars = ProgressBarsConfig(globally=False)
         _add_docs(context, GATES / stage)
         results = [result for check in checks for result in _run_check(gx, context, check)]
         context.build_data_docs()

@@ -10,12 +10,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeGuard
 
 from agentprm_core.datasets import atomic_write
 
@@ -32,7 +34,7 @@ class Tracker:
     """The MLflow run of one stage. Needs no server: without MLFLOW_TRACKING_URI it writes ``mlflow.db`` here."""
 
     def __init__(self, stage: str, iteration: int | None, params: Mapping) -> None:
-        self._client, self._experiment = _connect()
+        self._client, self._experiment = connect()
         self._iteration = iteration
         with _runs() as runs:
             self._campaign = self._open_campaign(runs, params)
@@ -220,15 +222,18 @@ def git_commit() -> dict[str, str]:
     return {"git_commit": shown.stdout.strip()} if shown.returncode == 0 else {}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _connect() -> tuple:
-    """(client, experiment id). MLflow is imported here and nowhere at the top: it takes two seconds."""
+def connect() -> tuple:
+    """(client, experiment id). Makes the database and the experiment where they are not there yet, without MLflow's
+    account of each table. MLflow is imported here and nowhere at the top: it takes two seconds."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow
 
+    for migrates in ("alembic", "mlflow.store.db.utils"):  # mlflow's import sets the level of its loggers
+        logging.getLogger(migrates).setLevel(logging.WARNING)
     mlflow.set_tracking_uri(tracking_uri())
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name(EXPERIMENT)

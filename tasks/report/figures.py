@@ -32,7 +32,8 @@ def success_by_iteration(rows: Sequence[Mapping], path: Path) -> None:
             line = _line(rows, split, decoding)
             x = [row["iteration"] + _dodge(number, len(decodings)) for row in line]
             _with_interval(panel, x, line, number, decoding)
-        _frame(panel, f"{split}, {line[0]['games']} games", "iteration", "success")
+        games = _line(rows, split, decodings[-1])[0]["games"]
+        _frame(panel, f"{split}, {games} games", "iteration", "success")
         _by_iteration(panel, rows)
     _legend_below(figure, panels[0])
     _save(figure, path)
@@ -88,8 +89,9 @@ def gain_of_search(rows: Sequence[Mapping], path: Path) -> None:
             gain = [100 * test["difference"] for test in tests]
             low, high = ([100 * test[end] for test in tests] for end in ("ci_low", "ci_high"))
             panel.errorbar(x, gain, yerr=_spread(gain, low, high), capsize=3, label=decoding, **_style(number))
-        base = line[0]["policy_decoding"]
-        _frame(panel, f"{split}, {line[0]['games']} games", "iteration of the policy", f"success over {base}, points")
+        first = _line(rows, split, decodings[-1])[0]
+        axis = f"success over {first['policy_decoding']}, points"
+        _frame(panel, f"{split}, {first['games']} games", "iteration of the policy", axis)
         _by_iteration(panel, rows)
     _legend_below(figure, panels[0])
     return _save(figure, path)
@@ -211,7 +213,7 @@ def search_curves(curves: Mapping[str, Mapping[str, Sequence[Mapping]]], rows: S
     greedy play as a band. ``curves``: {search: {PRM: rows by tokens}}; ``rows``: the table, with greedy play."""
     (greedy,) = [row for row in rows if row["search"] == "greedy"]
     prms = sorted({prm for lines in curves.values() for prm in lines})
-    figure, panels = _panels(curves)
+    figure, panels = _panels(list(curves))
     for panel, (search, lines) in zip(panels, curves.items()):
         panel.axhspan(greedy["ci_low"], greedy["ci_high"], color="0.92", zorder=0)
         panel.axhline(greedy["success"], color="0.4", linewidth=1, linestyle="--", label="greedy")

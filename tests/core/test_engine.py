@@ -214,6 +214,7 @@ def _inverse(command: str, shown: Observation) -> str | None:
     return match and f"take {match[1]} from {match[2]}"
 
 
+@pytest.mark.integration
 def test_keys_tell_games_apart_and_agree_across_processes() -> None:
     world, other = FastWorld(), FastWorld()
     world.reset(HOUSEHOLDS[0])
@@ -233,6 +234,7 @@ def test_keys_tell_games_apart_and_agree_across_processes() -> None:
     assert keys == {play(["go to fridge 1"])[0].state_key()}
 
 
+@pytest.mark.integration
 def test_the_engine_needs_none_of_the_published_one() -> None:
     code = (
         "import sys; from agentprm_core.worlds import make_world; from tests.core.engine_household import tiny_game\n"

@@ -64,6 +64,7 @@ def test_shares_of_several_processes_make_up_the_whole() -> None:
     assert sorted(shares, key=lambda game: game.id) == generate_games(8, 3, "train")
 
 
+@pytest.mark.integration
 def test_games_are_the_same_in_every_process() -> None:
     code = "from agentprm_core.worlds.alfworld.households import *; print(repr(generate_games(6, 1, 'seen')))"
     elsewhere = subprocess.run(

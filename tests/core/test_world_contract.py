@@ -141,6 +141,7 @@ print(world.state_key())
 
 
 @pytest.mark.parametrize("engine", WORLDS)
+@pytest.mark.integration
 def test_state_keys_are_the_same_in_every_process(engine: str, games: list[Game]) -> None:
     command = _plan(games[0])[0]
     elsewhere = subprocess.run(

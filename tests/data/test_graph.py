@@ -69,6 +69,7 @@ def test_outs_lie_where_the_tasks_put_them():
         assert place(7).as_posix() in {out.replace("${key}", "7") for out in outs}
 
 
+@pytest.mark.integration
 def test_git_leaves_the_outs_to_dvc(tmp_path):
     """An out that git tracks too is refused by DVC, and `git add .` would commit the data."""
     listed = [out for name in STAGES for out in definition(name)["outs"] + definition(name).get("metrics", [])]
@@ -81,6 +82,7 @@ def test_git_leaves_the_outs_to_dvc(tmp_path):
     assert set(ignored) == outs
 
 
+@pytest.mark.integration
 def test_dvc_reads_the_graph(tmp_path):
     for name in ("dvc.yaml", PARAMS):
         (tmp_path / name).write_text((ROOT / name).read_text())

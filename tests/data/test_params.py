@@ -260,6 +260,7 @@ def test_a_file_that_is_not_yaml_or_not_there(tmp_path):
         load_params(tmp_path / "params.yaml")
 
 
+@pytest.mark.integration
 def test_a_stage_stops_before_any_work(tmp_path):
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(changed("rollout.temperature", 99)))
     command = [sys.executable, "-m", "tasks.games"]

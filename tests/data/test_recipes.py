@@ -15,6 +15,7 @@ from dvc.utils.hydra import apply_overrides
 from tasks.frame.params import PARAMS, Params, validate
 from tasks.frame.profile import PROFILES
 
+pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.sh"))
 ON_DEVICES = [

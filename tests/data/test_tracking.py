@@ -1,8 +1,10 @@
 """MLflow: campaign, iteration and stage runs that find each other across processes; data by DVC's md5; the champion."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
@@ -10,6 +12,7 @@ from mlflow import MlflowClient
 from agentprm_core.datasets import atomic_write
 from tasks.frame.tracking import MODEL, RUNS, Tracker, dvc_md5, flatten
 
+ROOT = Path(__file__).parents[2]
 PARAMS = {"seed": 1, "rollout": {"games": 3, "branch": {"states": 2}}, "label": {"gamma": 0.9}}
 
 
@@ -74,6 +77,7 @@ def test_a_killed_stage_is_closed_by_the_next_run_of_it(client):
     assert client.get_run(killed).info.status == "KILLED"
 
 
+@pytest.mark.integration
 def test_data_by_dvcs_md5(client, tmp_path):
     folder = tmp_path / "data" / "set"
     for name, text in (("b/two.txt", "2"), ("a.txt", "1")):
@@ -114,3 +118,13 @@ def test_policies_are_registered_with_their_lineage_and_one_is_champion(client, 
 
 def test_nested_names():
     assert list(flatten({"a": {"b": 1, "c": {"d": 2}}, "e": [1]})) == [("a.b", 1), ("a.c.d", 2), ("e", [1])]
+
+
+@pytest.mark.integration
+def test_a_new_database_is_made_in_silence(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    command = [sys.executable, "-c", "from tasks.frame.tracking import connect; connect()"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert (tmp_path / "mlflow.db").exists()
+    assert (done.stdout, done.stderr) == ("", "")

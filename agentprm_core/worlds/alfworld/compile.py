@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.alfworld.compiled import CompiledGame, game_digest
-from agentprm_core.worlds.alfworld.goal import Goal, Grounder, fluents
+from agentprm_core.worlds.alfworld.goal import Formula, Grounder, fluents
 from agentprm_core.worlds.alfworld.index import Index
 from agentprm_core.worlds.alfworld.names import listing
 from agentprm_core.worlds.alfworld.pddl import PddlError, parse_problem
@@ -97,7 +97,7 @@ def _inside(index: Index, objects: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def _goal(index: Index) -> Goal:
+def _goal(index: Index) -> Formula:
     reach = Reach(index)
     goal = Grounder(index.problem.objects, reach.static, reach.fluent).ground(index.problem.goal, {})
     if isinstance(goal, bool):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
+from typing import Any
 
 from agentprm_core.types import Game
-from agentprm_core.worlds.alfworld.goal import Goal
+from agentprm_core.worlds.alfworld.goal import Formula
 
 Mask = int
 
@@ -48,7 +49,7 @@ class CompiledGame:
     sinks: Mask
     microwaves: Mask
     fridges: Mask
-    goal: Goal
+    goal: Formula
     goal_reads: tuple[str, ...]
     """The fluent predicates in the goal, sorted: what a step must change to decide it."""
     start_location: int
@@ -82,5 +83,5 @@ def from_record(record: list) -> CompiledGame:
     return CompiledGame(*[_frozen(value) for value in record])
 
 
-def _frozen(value):
+def _frozen(value: Any) -> Any:
     return tuple([_frozen(part) for part in value]) if isinstance(value, list) else value

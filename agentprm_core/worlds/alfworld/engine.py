@@ -48,10 +48,10 @@ class FastWorld:
         self._everywhere = commands_everywhere(compiled)
         self._deciding = frozenset(act for act, changed in CHANGES.items() if changed & set(compiled.goal_reads))
         self.location = compiled.start_location
-        self.held = None
+        self.held: int | None = None
         self.contents = compiled.start_contents
         self.present = compiled.start_present
-        self.taken = ()
+        self.taken: tuple[tuple[int, int], ...] = ()
         self.opened = compiled.start_opened
         self.clean = compiled.start_clean
         self.hot = compiled.start_hot
@@ -120,7 +120,8 @@ class FastWorld:
         """The hash of what lies where, to be copied and gone on with. Ints and tuples only, which format 2 of marshal
         writes the same everywhere."""
         contents, present, taken, hashed = self._hashed
-        if not (contents is self.contents and present is self.present and taken is self.taken):  # most actions leave it
+        same = contents is self.contents and present is self.present and taken is self.taken  # as most actions leave it
+        if hashed is None or not same:
             parts = self.contents, self.present, self.taken
             hashed = hashlib.blake2b(marshal.dumps(parts, 2), digest_size=16, key=self.game.digest.encode())
             self._hashed = *parts, hashed

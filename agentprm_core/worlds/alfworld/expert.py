@@ -85,7 +85,7 @@ class Expert:
     def __init__(self, seed: int | None = None, knowledge: float = 1.0) -> None:
         self._knowledge = knowledge
         self._rng = None if seed is None else random.Random(seed)
-        self._task: Task | None = None
+        self._begun = False
 
     def act(self, seen: Observation, done: str | None = None) -> str:
         """The next command after ``seen``, of which the text alone is read.
@@ -95,15 +95,16 @@ class Expert:
         Raises DataError for an unknown task, :class:`NothingLeft` after a search in vain.
         """
         text = seen.text
-        if self._task is None:
-            self._begin(text)
-        else:
+        if self._begun:
             self._notice(self._command if done is None else done, text)
+        else:
+            self._begin(text)
         self._command = self._decide()
         return self._command
 
     def _begin(self, text: str) -> None:
         self._task = read_task(text)
+        self._begun = True
         self._receptacles = sorted(_SEEN.findall(text), key=_kind_and_number)
         self._here = ""
         self._carried = ""

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 from agentprm_core.worlds.alfworld.domain import ARITY
 from agentprm_core.worlds.alfworld.pddl import Expression, PddlError, parse_typed
 
-Goal = tuple | bool
+Formula = tuple
+Goal = Formula | bool
+"""A formula, or what it comes to whatever is played."""
 Binding = dict[str, str]
 
 
@@ -35,7 +37,7 @@ class Grounder:
 
     def ground(self, formula: Expression, binding: Binding) -> Goal:
         """The tree of ``formula`` under ``binding``. Raises :class:`PddlError` naming a construct it does not know."""
-        head, *rest = _checked(formula)
+        head, rest = _checked(formula)
         if head in self._static:
             return tuple([self._value(term, binding) for term in rest]) in self._static[head]
         if head == "and":
@@ -63,7 +65,7 @@ class Grounder:
             raise PddlError(f"the goal uses the variable {term} outside any quantifier")
         return binding[term]
 
-    def _exists(self, declared: list[Expression], body: Expression, binding: Binding) -> Goal:
+    def _exists(self, declared: Expression, body: Expression, binding: Binding) -> Goal:
         """Directly nested quantifiers are joined, so that each conjunct is looked at as soon as it is bound."""
         variables = parse_typed(declared)
         while body[0] == "exists" and not variables.keys() & parse_typed(body[1]).keys():
@@ -92,16 +94,18 @@ class Grounder:
 
     def _candidates(self, variable: str, kind: str, ready: list[Expression], binding: Binding) -> Iterable[str]:
         """Values to try: those of the variable's type that the first static conjunct over it allows."""
-        for predicate, *terms in ready:
+        for part in ready:
+            predicate, terms = _checked(part)
             if predicate in self._static and variable in terms:
                 place = terms.index(variable)
-                wanted = [(i, binding.get(term, term)) for i, term in enumerate(terms) if term != variable]
+                wanted = [(i, self._value(term, binding)) for i, term in enumerate(terms) if term != variable]
                 facts = [fact for fact in self._static[predicate] if all(fact[i] == value for i, value in wanted)]
                 return dict.fromkeys(fact[place] for fact in facts if self._objects.get(fact[place]) == kind)
         return [name for name, its in self._objects.items() if its == kind]
 
 
-def _checked(formula: Expression) -> list[Expression]:
+def _checked(formula: Expression) -> tuple[str, list[Expression]]:
+    """The head and the rest of a formula. Raises :class:`PddlError` where they do not fit."""
     if isinstance(formula, str) or not formula or not isinstance(formula[0], str):
         raise PddlError(f"the goal holds {formula} where a formula belongs")
     head, given = formula[0], len(formula) - 1
@@ -110,7 +114,7 @@ def _checked(formula: Expression) -> list[Expression]:
     wanted = _CONNECTIVES[head] if head in _CONNECTIVES else ARITY[head]
     if wanted is not None and wanted != given:
         raise PddlError(f"the goal gives {head} {given} arguments: it takes {wanted}")
-    return formula
+    return head, formula[1:]
 
 
 _CONNECTIVES = {"and": None, "or": None, "not": 1, "imply": 2, "exists": 2, "forall": 2, "=": 2}
@@ -127,7 +131,7 @@ def _words(formula: Expression) -> set[str]:
     return set().union(*map(_words, formula))
 
 
-def conjunction(parts) -> Goal:
+def conjunction(parts: Iterable[Goal]) -> Goal:
     """``and`` of trees: decided parts drop out, nested ones are flattened; stops at the first False."""
     kept: list[Goal] = []
     for part in parts:
@@ -140,7 +144,7 @@ def conjunction(parts) -> Goal:
     return kept[0] if len(kept) == 1 else ("and", *kept)
 
 
-def disjunction(parts) -> Goal:
+def disjunction(parts: Iterable[Goal]) -> Goal:
     """``or`` of trees, the dual of :func:`conjunction`."""
     kept: list[Goal] = []
     for part in parts:
@@ -157,14 +161,14 @@ def negation(part: Goal) -> Goal:
     return not part if isinstance(part, bool) else ("not", part)
 
 
-def fluents(goal: Goal) -> set[str]:
+def fluents(goal: Formula) -> set[str]:
     """The predicates a grounded goal reads."""
     if goal[0] in ("and", "or", "not"):
         return set().union(*map(fluents, goal[1:]))
     return {goal[0]}
 
 
-def satisfied(goal: Goal, world) -> bool:
+def satisfied(goal: Formula, world) -> bool:
     """Whether ``goal`` holds in the state of ``world`` (a :class:`agentprm_core.worlds.alfworld.engine.FastWorld`)."""
     head = goal[0]
     if head == "and":

@@ -130,9 +130,10 @@ def _floor_poses(points: np.ndarray) -> list[tuple[float, float, int, int]]:
 def _unposed(kind: str, count: int, free: list, rng: random.Random) -> list[Receptacle]:
     """``count`` receptacles at poses taken from ``free``; stove burners share theirs in pairs, as they mostly do."""
     placed = []
+    sharing = 2 if kind == "StoveBurner" else 1
+    poses = [free.pop() for _ in range(0, count, sharing)]
     for index in range(count):
-        if index % 2 == 0 or kind != "StoveBurner":
-            pose = free.pop()
+        pose = poses[index // sharing]
         position = (pose[0] + 0.1 * (index % 2), rng.randrange(10, 140) / 100, pose[1] + 0.5)
         placed.append(Receptacle(mangle(kind, position), kind, mangle_pose(*pose), False, position))
     return placed

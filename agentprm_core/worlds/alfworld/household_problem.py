@@ -46,6 +46,7 @@ def package_table(name: str) -> ModuleType:
     Importing them by name would import alfworld, which sets ALFWORLD_DATA in this process's environment.
     """
     spec = spec_from_file_location(f"alfworld_gen_{name}", package_folder() / "gen" / f"{name}.py")
+    assert spec is not None and spec.loader is not None  # so it is for a file that ends in .py
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

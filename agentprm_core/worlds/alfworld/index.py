@@ -53,7 +53,8 @@ class Index:
         places = self.facts["atlocation"]
         if len(places) != 1:
             raise PddlError(f"{len(places)} atLocation facts: one agent at one location is modelled")
-        return places[0]
+        agent, place = places[0]
+        return agent, place
 
     def _numbered(self, kind: str, mentioned: set[str]) -> dict[str, int]:
         """The entities of a type that some fact mentions; nothing can be said of or done to the others."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypeGuard
 
 Expression = str | list["Expression"]
 """An s-expression: a word, or a list of s-expressions."""
@@ -52,7 +53,7 @@ def parse_expression(text: str) -> list[Expression]:
     return current
 
 
-def parse_typed(words: list[Expression]) -> dict[str, str]:
+def parse_typed(words: Expression) -> dict[str, str]:
     """``a b - t c - u`` as ``{a: t, b: t, c: u}``. Raises :class:`PddlError` where a type is missing."""
     typed: dict[str, str] = {}
     waiting: list[str] = []
@@ -78,10 +79,11 @@ def parse_problem(text: str) -> Problem:
     tops = parse_expression(text)
     if len(tops) != 1 or tops[0][:1] != ["define"]:
         raise PddlError("the problem is not one (define ...) form")
+    sections: dict[str, list[Expression]] = {}
     for section in tops[0][1:]:
         if isinstance(section, str) or not section or not isinstance(section[0], str):
             raise PddlError(f"the problem holds {section} where a section belongs")
-    sections = {section[0]: section[1:] for section in tops[0][1:]}
+        sections[section[0]] = section[1:]
     for name in (":objects", ":init", ":goal"):
         if name not in sections:
             raise PddlError(f"the problem has no {name} section")
@@ -98,8 +100,11 @@ def _parse_facts(facts: list[Expression]) -> dict[str, list[tuple[str, ...]]]:
     for fact in facts:
         if fact[:1] == ["="] and fact[1][0] in ("total-cost", "distance"):
             continue
-        if not fact or not isinstance(fact, list) or list in map(type, fact):
+        if not _is_fact(fact):
             raise PddlError(f"the :init section holds {fact} where a fact belongs")
-        arguments = tuple(fact[1:])
-        by_predicate.setdefault(fact[0], {})[arguments] = None
+        by_predicate.setdefault(fact[0], {})[tuple(fact[1:])] = None
     return {predicate: list(arguments) for predicate, arguments in by_predicate.items()}
+
+
+def _is_fact(expression: Expression) -> TypeGuard[list[str]]:
+    return isinstance(expression, list) and len(expression) > 0 and list not in map(type, expression)

@@ -57,7 +57,7 @@ class TextWorld:
     def clone(self) -> Self:
         """A second engine in the same state, by replaying this episode's commands."""
         twin = type(self)()
-        twin.reset(self._game)
+        twin.reset(self._playing)
         for command in self._commands:
             twin.step(command)
         return twin
@@ -65,12 +65,17 @@ class TextWorld:
     def state_key(self) -> str:
         """Digest of the game and of the facts that anything can ever depend on."""
         facts = sorted(str(fact) for fact in self._state["_facts"] if not _is_bookkeeping(fact))
-        return hashlib.blake2b("\n".join([self._game.id, *facts]).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b("\n".join([self._playing.id, *facts]).encode(), digest_size=16).hexdigest()
 
     def facts(self) -> list[str]:
         """The facts as alfworld's hand-coded expert spells them, sorted: ``inreceptacle mug 1 cabinet 3``."""
         named = [self._env._get_human_readable_fact(fact) for fact in self._state["_facts"] if not fact.is_negation]
         return sorted(" ".join([fact.name, *(name.strip() for name in fact.names)]) for fact in named)
+
+    @property
+    def _playing(self) -> Game:
+        assert self._game is not None, "reset before anything else"
+        return self._game
 
     def _observation(self) -> Observation:
         return Observation(
