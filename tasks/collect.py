@@ -6,7 +6,7 @@ GiGPO compute advantages. A method that follows a PRM refuses one that has not s
 from __future__ import annotations
 
 from agentprm_core.datasets import write_table
-from agentprm_core.methods import method_module
+from agentprm_core.methods.methods import method_module
 from tasks.frame import layout
 from tasks.frame.given import given
 from tasks.frame.stage import Stage, run_stage

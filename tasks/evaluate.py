@@ -22,7 +22,8 @@ from agentprm_core.search.playing import Search, mean_scores, play_games, search
 from agentprm_core.types import EPISODES, GAMES, Game
 from agentprm_core.worlds.published import find_games
 from tasks.frame import layout
-from tasks.frame.given import hardware, play_settings, use
+from tasks.frame.given import play_settings
+from tasks.frame.machine import hardware, use
 from tasks.frame.stage import Stage, run_stage, write_json
 
 

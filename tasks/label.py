@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from agentprm_core.datasets import write_table
-from agentprm_core.methods import critic_module
+from agentprm_core.methods.critics import critic_module
 from agentprm_core.policy.models import checkpoint_digest
 from tasks.frame import layout
 from tasks.frame.given import given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.improve.monitor import described
-from agentprm_core.methods import method_module
+from agentprm_core.methods.methods import method_module
 from agentprm_core.policy.models import save_checkpoint
 from tasks.frame import layout
 from tasks.frame.given import given

@@ -8,7 +8,7 @@ often one half of the plays does as the other.
 from __future__ import annotations
 
 from agentprm_core.datasets import atomic_write
-from agentprm_core.methods import critic_module
+from agentprm_core.methods.critics import critic_module
 from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.prm.by_turn import scores_by_turn
 from agentprm_core.prm.ranking import ranked

@@ -7,9 +7,9 @@ the one before it stopped. A killed run plays only what is missing.
 from __future__ import annotations
 
 from agentprm_core.datasets import atomic_write, episodes_from_table, write_table
+from agentprm_core.draws import share_of
 from agentprm_core.kept import digest
 from agentprm_core.methods.base import Given
-from agentprm_core.methods.update import share_of
 from agentprm_core.plays import Plays, Resets, branches, play_figures, rollouts
 from agentprm_core.suites import rollouts_suite
 from tasks.frame import layout

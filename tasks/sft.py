@@ -14,8 +14,8 @@ from agentprm_core.policy.starting import starting_policy
 from agentprm_core.types import EPISODES, Episode
 from agentprm_core.worlds import world_spec
 from tasks.frame import layout
-from tasks.frame.given import hardware, use
 from tasks.frame.lineage import parents
+from tasks.frame.machine import hardware, use
 from tasks.frame.stage import Stage, StageError, run_stage, write_json
 
 

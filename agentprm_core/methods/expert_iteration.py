@@ -24,11 +24,12 @@ import pyarrow as pa
 
 from agentprm_core.config import Count, Share
 from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_table
+from agentprm_core.draws import share_of
 from agentprm_core.improve.rft import expert_like, successes
 from agentprm_core.kept import kept
 from agentprm_core.methods.base import Collected, Given, Updated
 from agentprm_core.methods.trust import trusted
-from agentprm_core.methods.update import UpdateConfig, imitate, share_of
+from agentprm_core.methods.update_base import UpdateConfig, imitate
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import Search, play_games, search_digest
 from agentprm_core.suites import rollouts_suite

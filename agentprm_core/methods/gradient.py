@@ -13,7 +13,7 @@ from agentprm_core.credit.turns import Turns, read_turns
 from agentprm_core.datasets import read_table
 from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
 from agentprm_core.methods.base import Collected, Given, Updated
-from agentprm_core.methods.update import UpdateConfig, hardware_settings
+from agentprm_core.methods.update_base import UpdateConfig, hardware_settings
 from agentprm_core.suites import advantages_suite
 from agentprm_core.types import ADVANTAGES
 

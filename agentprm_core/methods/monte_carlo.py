@@ -25,7 +25,7 @@ from agentprm_core.config import Range
 from agentprm_core.credit.shaping import scored_values, shaped_labels, visited_values
 from agentprm_core.credit.turns import Turns
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
-from agentprm_core.methods.critic import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
+from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
 from agentprm_core.policy.models import load_checkpoint
 from agentprm_core.prm.score import score_episodes
 

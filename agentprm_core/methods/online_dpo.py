@@ -30,7 +30,7 @@ from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer, t
 from agentprm_core.improve.pairs import PairCounts
 from agentprm_core.methods.base import Collected, Given, Updated
 from agentprm_core.methods.trust import trusted
-from agentprm_core.methods.update import UpdateConfig, hardware_settings, replayed
+from agentprm_core.methods.update_base import UpdateConfig, hardware_settings, replayed
 from agentprm_core.methods.watching import Monitor, watch
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.suites import pairs_suite

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
-from agentprm_core.methods.critic import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
+from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
 
 
 @dataclass(frozen=True, kw_only=True)

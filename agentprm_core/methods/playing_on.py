@@ -22,7 +22,7 @@ from agentprm_core.credit.branching import BRANCHING_LABELS, label_branching
 from agentprm_core.credit.play_on import play_from_player
 from agentprm_core.kept import digest, kept
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
-from agentprm_core.methods.critic import CriticConfig, checked_labels, labelled_sides, train_on_labels
+from agentprm_core.methods.critic_base import CriticConfig, checked_labels, labelled_sides, train_on_labels
 from agentprm_core.types import LABELS
 from agentprm_core.worlds import world_spec
 

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 from agentprm_core.config import NotNegative, Range
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
-from agentprm_core.methods.critic import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
+from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
 
 
 @dataclass(frozen=True, kw_only=True)

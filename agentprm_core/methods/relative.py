@@ -20,7 +20,7 @@ import numpy as np
 from agentprm_core.config import NotNegative
 from agentprm_core.errors import DataError
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
-from agentprm_core.methods.critic import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
+from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, monte_carlo_labels, train_on_labels
 from agentprm_core.prm.dataset import Labelled
 
 

@@ -13,7 +13,7 @@ from agentprm_core.config import Share
 from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_table
 from agentprm_core.improve.rft import successes
 from agentprm_core.methods.base import Collected, Given, Updated
-from agentprm_core.methods.update import UpdateConfig, imitate
+from agentprm_core.methods.update_base import UpdateConfig, imitate
 from agentprm_core.suites import chosen_suite
 from agentprm_core.types import EPISODES
 

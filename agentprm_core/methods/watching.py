@@ -15,7 +15,7 @@ from agentprm_core.config import Count, CountOrNone, Range
 from agentprm_core.improve.online_dpo import DpoSettings, new_proposer
 from agentprm_core.improve.watch import Probe, Returns, Watch
 from agentprm_core.methods.base import Given
-from agentprm_core.methods.critic import labelled_sides
+from agentprm_core.methods.critic_base import labelled_sides
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.dataset import Labelled
 from agentprm_core.prm.model import likelihood_weight, new_prm

@@ -45,7 +45,7 @@ from agentprm_core.search.playing import (
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds.published import find_games
 from tasks.commands.standalone import playing_arguments, search_from
-from tasks.frame.given import quiet
+from tasks.frame.machine import quiet
 from tasks.frame.stage import EXPECTED, write_json
 from tasks.report.text import aligned
 

@@ -29,7 +29,7 @@ from agentprm_core.search.playing import PlaySettings, Search, play_games, play_
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
-from tasks.frame.given import quiet
+from tasks.frame.machine import quiet
 from tasks.frame.stage import EXPECTED
 
 Playing = Callable[[list[Game], Search, int], list[Episode]]

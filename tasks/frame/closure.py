@@ -29,17 +29,29 @@ WORLDS = "agentprm_core.worlds"
 CHOSEN = "${env.code}"
 """The dep that stands for the folder of the world that is played."""
 
+NAMED = {
+    "agentprm_core.methods.critics": "agentprm_core/methods/${critic.name}.py",
+    "agentprm_core.methods.methods": "agentprm_core/methods/${method.name}.py",
+}
+"""Registries of files, and the dep that stands for the file that params.yaml names. An edit of another file of the
+registry re-runs nothing, nor does a new line in it. What these files import counts, whichever of them is named."""
+
 NO_EFFECT = {
     "tasks.frame.clock": "seconds go to MLflow and to .scratch/timings",
-    "tasks.frame.gatekeeper": "a process that asks the gates; what is expected is in tasks.frame.suites, which counts",
+    "tasks.frame.gatekeeper": "a process that asks the gates; what is expected is in agentprm_core.suites",
     "tasks.frame.gates": "lets data pass or stops the stage, and never changes it",
+    "tasks.frame.lineage": "what MLflow is told of a policy's origin",
+    "tasks.frame.odds": "refuses values of params.yaml, and never changes one",
+    "tasks.frame.params": "reads and refuses; the values that it reads are the params of the stages",
     "tasks.frame.tracking": "writes to MLflow alone",
+    "tasks.frame.validation": "refuses values of params.yaml, and never changes one",
 }
 """Modules that cannot change the bytes of any out, and why: an edit of them re-runs nothing. What is reached through
 them alone does not count either. Every other module counts."""
 
 NO_EFFECT_HERE = {
     ("tasks.label", "tasks.report.figures"): "a picture for MLflow",
+    ("tasks.evaluate", "tasks.commands.standalone"): "another command behind the same name",
 }
 """(who imports, what): imports that cannot change the bytes of the importing stage's outs, and why."""
 
@@ -84,6 +96,7 @@ def files(source: Source, start: str, *, chosen: bool = False) -> set[Path]:
         }
         shared = closure(source, *crossing, every_world=False)
         modules = {name for name in modules if world[name] is None or name in shared}
+    modules -= {other for registry in NAMED if registry in modules for other in (registry, *source.imports[registry])}
     code = {file for name in modules if not source.says_nothing(file := source.paths[name])}
     return code | {file for folder in {file.parent for file in code} for file in source.data(folder)}
 
@@ -104,6 +117,7 @@ def code_deps(text: str, root: Path) -> dict[str, list[str]]:
         module = _module_of(name, body)
         needed = files(source, module, chosen=chosen)
         apart = [CHOSEN] if files(source, module) - needed else []
+        apart += sorted(dep for registry, dep in NAMED.items() if registry in closure(source, module))
         found[name] = [LOCK, *_folded(source, needed), *apart]
     return found
 
@@ -119,8 +133,9 @@ def amiss(text: str, root: Path) -> dict[str, tuple[list[str], list[str]]]:
     for name, body in _stages(text).items():
         listed = [dep for dep in body["deps"] if _is_code(dep)]
         needed = {Path(LOCK)} | files(source, _module_of(name, body), chosen=CHOSEN in listed)
-        covered = {file for dep in listed if dep != CHOSEN for file in _covered(source, dep)}
-        missing, beside = needed - covered, covered - needed
+        named = {dep for registry, dep in NAMED.items() if registry in closure(source, _module_of(name, body))}
+        covered = {file for dep in listed if dep != CHOSEN and dep not in named for file in _covered(source, dep)}
+        missing, beside = needed - covered | {Path(dep) for dep in named - set(listed)}, covered - needed
         if missing or beside:
             found[name] = ([str(file) for file in sorted(missing)], [str(file) for file in sorted(beside)])
     return found

@@ -3,35 +3,13 @@ lies."""
 
 from __future__ import annotations
 
-import sys
-
-import torch
-from transformers.utils import logging
-
 from agentprm_core.methods.base import Folders, Given
 from agentprm_core.policy.starting import ScratchModel
 from agentprm_core.search.playing import PlaySettings
-from agentprm_core.training.hardware import Hardware
 from tasks.frame import layout
-from tasks.frame.params import Compute, Params
-from tasks.frame.stage import Stage, StageError, read_json
-
-
-def use(compute: Compute) -> None:
-    """Set torch's threads; raises StageError where the device is not there, or not as many as processes train."""
-    if compute.device == "cuda" and not torch.cuda.is_available():
-        raise StageError("params.yaml: compute.device is 'cuda', and torch sees no GPU here (CUDA_VISIBLE_DEVICES?)")
-    gpus, wanted = torch.cuda.device_count(), compute.parallel.processes if compute.parallel else 1
-    if compute.device == "cuda" and gpus < wanted:
-        raise StageError(f"params.yaml: compute.parallel.processes is {wanted}, and torch sees {gpus} GPU here")
-    torch.set_num_threads(compute.threads)
-    quiet()
-
-
-def quiet() -> None:
-    """No progress bars of transformers' own where nobody watches."""
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
+from tasks.frame.machine import hardware, use
+from tasks.frame.params import Params
+from tasks.frame.stage import Stage, read_json
 
 
 def play_settings(params: Params) -> PlaySettings:
@@ -44,20 +22,6 @@ def play_settings(params: Params) -> PlaySettings:
         constrained=params.model.constrained,
         slots=params.compute.slots,
         cache_mb=params.compute.cache_mb,
-    )
-
-
-def hardware(params: Params) -> Hardware:
-    """How this machine trains."""
-    compute, parallel = params.compute, params.compute.parallel
-    return Hardware(
-        optimizer=params.model.optimizer,
-        precision=compute.precision,
-        pass_tokens=compute.pass_tokens,
-        save_every=compute.save_every,
-        processes=parallel.processes if parallel else 1,
-        sharding=parallel.sharding if parallel else "none",
-        gradient_checkpointing=params.model.gradient_checkpointing,
     )
 
 

@@ -14,7 +14,6 @@ from typing import Annotated, Literal, get_type_hints
 
 import yaml
 
-from agentprm_core import methods
 from agentprm_core.config import (
     Count,
     CountOrNone,
@@ -28,8 +27,10 @@ from agentprm_core.config import (
     Turns,
 )
 from agentprm_core.errors import DataError
-from agentprm_core.methods.critic import CriticConfig
-from agentprm_core.methods.update import UpdateConfig
+from agentprm_core.methods.critic_base import CriticConfig
+from agentprm_core.methods.critics import critic_module
+from agentprm_core.methods.methods import method_module
+from agentprm_core.methods.update_base import UpdateConfig
 from agentprm_core.plays import Branch, Explore
 from agentprm_core.policy.starting import ModelConfig, PublishedModel, ScratchModel
 from agentprm_core.search.decoding_config import decoding
@@ -241,8 +242,8 @@ def _with_methods(raw: object) -> type:
     """Params with the configuration of the critic, the method and the kind of model that ``raw`` names."""
     hints = get_type_hints(Params, include_extras=True)
     chosen = {
-        "critic": _config(raw, "critic", methods.critic_module, hints["critic"]),
-        "method": _config(raw, "method", methods.method_module, hints["method"]),
+        "critic": _config(raw, "critic", critic_module, hints["critic"]),
+        "method": _config(raw, "method", method_module, hints["method"]),
         "model": ScratchModel if _said(raw, "model", "source") == "scratch" else PublishedModel,
     }
     return make_dataclass("Params", [(name, chosen.get(name, hint)) for name, hint in hints.items()], frozen=True)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tasks.playing import DecodingConfig, play_games
 
 from agentprm_core import worlds
 from agentprm_core.improve.sft import SftSettings
@@ -21,7 +22,6 @@ from agentprm_core.search.world_model import (
 )
 from agentprm_core.types import Game
 from agentprm_core.worlds import Observation, WorldSpec, make_world
-from tasks.playing import DecodingConfig, play_games
 from tests.model import text_world
 
 N = 6

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentprm_core.config import Count, LearningRate
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.methods.base import Given, Updated
-from agentprm_core.types import Episode, Game
+from agentprm_core.types import Episode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +49,3 @@ def hardware_settings(config: UpdateConfig, given: Given, *, alone: bool = False
     return given.hardware.settings(
         learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed, alone=alone
     )
-
-
-def share_of(games: Sequence[Game], count: int, *, seed: int, iteration: int, backwards: bool = False) -> list[Game]:
-    """The ``count`` games of an iteration (from 1), sorted by id; all of them in every iteration where that is the
-    count.
-
-    Games are drawn by the seed once for the whole campaign. An iteration goes on where the one before it stopped.
-    ``backwards``: from the other end of that order.
-    """
-    order = random.Random(seed).sample(list(games), len(games))
-    if backwards:
-        order.reverse()
-    first = (iteration - 1) * count
-    return sorted((order[(first + i) % len(order)] for i in range(count)), key=lambda game: game.id)

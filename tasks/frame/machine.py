@@ -1,0 +1,43 @@
+"""What the machine is asked for: device and threads, and how it trains."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from transformers.utils import logging
+
+from agentprm_core.training.hardware import Hardware
+from tasks.frame.params import Compute, Params
+from tasks.frame.stage import StageError
+
+
+def use(compute: Compute) -> None:
+    """Set torch's threads; raises StageError where the device is not there, or not as many as processes train."""
+    if compute.device == "cuda" and not torch.cuda.is_available():
+        raise StageError("params.yaml: compute.device is 'cuda', and torch sees no GPU here (CUDA_VISIBLE_DEVICES?)")
+    gpus, wanted = torch.cuda.device_count(), compute.parallel.processes if compute.parallel else 1
+    if compute.device == "cuda" and gpus < wanted:
+        raise StageError(f"params.yaml: compute.parallel.processes is {wanted}, and torch sees {gpus} GPU here")
+    torch.set_num_threads(compute.threads)
+    quiet()
+
+
+def quiet() -> None:
+    """No progress bars of transformers' own where nobody watches."""
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+
+
+def hardware(params: Params) -> Hardware:
+    """How this machine trains."""
+    compute, parallel = params.compute, params.compute.parallel
+    return Hardware(
+        optimizer=params.model.optimizer,
+        precision=compute.precision,
+        pass_tokens=compute.pass_tokens,
+        save_every=compute.save_every,
+        processes=parallel.processes if parallel else 1,
+        sharding=parallel.sharding if parallel else "none",
+        gradient_checkpointing=params.model.gradient_checkpointing,
+    )
