@@ -3,7 +3,7 @@
 Each game has recipes of its own, so that they must be read. A tree has depth 1 to 4: so many crafting steps one after
 the other. Recipes take one to three ingredients, some a family with two or three craftable members (``2 planks``);
 some items have two recipes. Two to ten more recipes take the tree's ingredients and lead elsewhere. What the expert
-does not solve within twenty actions is not a game.
+does not solve within sixteen actions is not a game.
 
 Splits are disjoint by construction (:mod:`agentprm_core.worlds.textcraft.names`): no goal of one is a goal of another,
 and no item of an unseen game occurs in a train or seen game.
@@ -12,6 +12,7 @@ and no item of an unseen game occurs in a train or seen game.
 from __future__ import annotations
 
 import random
+
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.textcraft.compiled import write_game
@@ -22,8 +23,8 @@ from agentprm_core.worlds.textcraft.recipes import Ingredient, Recipe, RecipeBoo
 
 SPLITS = ("train", "seen", "unseen")
 DEPTHS = (1, 2, 3, 4)
-MAX_ACTIONS = 20
-"""As many as the papers give an episode."""
+MAX_ACTIONS = 16
+"""Of the expert, so that of the twenty that the papers give an episode four are left for mistakes."""
 _ATTEMPTS = 200
 _PARTS = (1, 2, 3), (45, 42, 13)
 """Ingredients of a recipe, and how often, as in Minecraft's recipes."""

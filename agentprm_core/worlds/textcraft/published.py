@@ -44,7 +44,8 @@ def load_published(root: Path, split: str, limit: int | None = None) -> list[Gam
     if split != variant:
         test = set(sorted({each["goal"] for each in mine}, key=_deal)[:TEST_GOALS])
         known = {each["goal"] for each in starts if each["variant"] == "adapt"} | test
-        mine = [each for each in mine if (each["goal"] in test if split == "agentgym-test" else each["goal"] not in known)]
+        of_test = split == "agentgym-test"
+        mine = [each for each in mine if (each["goal"] in test if of_test else each["goal"] not in known)]
     return [published_game(each, pack, split) for each in sorted(mine, key=lambda each: each["id"])][:limit]
 
 

@@ -63,6 +63,7 @@ TEXTCRAFT = WorldSpec(
     load=_load,
     published_splits={"train": "agentgym-train", "seen": "agentgym-test", "unseen": "adapt"},
     phrases=_PHRASES,
+    entity=r"[a-z]+|\d+|[^\sa-z\d]",
     attributes={
         "depth": Between(1, 4, "crafting steps one after the other, as in the published games"),
         "lines": Between(1, 72, "crafting commands in sight, at most as many as in the published games"),
