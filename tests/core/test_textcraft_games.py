@@ -143,9 +143,7 @@ def test_a_pack_is_read_from_an_archive_and_from_a_folder(tmp_path: Path, monkey
 def test_a_pack_cut_in_half_says_so(tmp_path: Path) -> None:
     whole = _archive(tmp_path / ARCHIVE, _pack_files()).read_bytes()
     (tmp_path / "half.tar.xz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(
-        DataError, match=r"half\.tar\.xz: the archive of recipes is cut off .*: copy it again"
-    ):
+    with pytest.raises(DataError, match=r"half\.tar\.xz: the archive of recipes is cut off .*: copy it again"):
         load_book(tmp_path / "half.tar.xz", "adapt")
     cut = _archive(tmp_path / "cut.tar.xz", {"egg.json": b'{"type": "minecraft:craf'})
     with pytest.raises(DataError, match=r"cut\.tar\.xz: egg\.json is cut off or broken"):
