@@ -22,13 +22,13 @@ def check(records: Iterable[Mapping]) -> Report:
     for record in records:
         game = published_game(record, pack, "check")
         steps = record.get("steps", [])
-        dialogues += record["kind"] == "dialogue"
+        dialogues += "steps" in record
         opening = {"observation": world.reset(game).text, "depth": game.attributes["depth"]}
-        pairs = [(None, {name: record[name] for name in opening}, opening)]
+        pairs = [(None, {name: record.get(name) for name in opening}, opening)]
         for step in steps:
             seen = world.step(step["action"])
             found = {"observation": seen.text, "reward": seen.reward, "done": seen.done}
-            pairs.append((step["action"], {name: step[name] for name in found}, found))
+            pairs.append((step["action"], {name: step.get(name) for name in found}, found))
         for number, (action, expected, found) in enumerate(pairs):
             compared += 1
             mismatches += expected != found

@@ -60,7 +60,7 @@ def _game(split: str, seed: int, index: int, depth: int) -> Game:
         lines = [recipe.line for recipe in tree.recipes]
         rng.shuffle(lines)
         payload = write_game(goal, "agentgym", lines, write_book(tree.book()))
-        attributes = {"source": "generated", "depth": depth, "lines": len(lines)}
+        attributes = {"source": "generated", "depth": depth, "recipe_count": len(lines)}
         game = Game(game_id, "textcraft", split, f"depth_{depth}", f"Craft {spoken(goal)}.", payload, attributes)
         if solves(world, game, MAX_ACTIONS):
             return game

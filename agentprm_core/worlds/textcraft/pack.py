@@ -30,18 +30,17 @@ _HOW = f"set {VARIABLE} to the folder of recipes or to {ARCHIVE}"
 
 
 def find_pack(root: Path | None = None) -> Path:
-    """Where the recipe files are: the environment variable, else in ``root``, else :data:`SHARED`.
+    """Where the recipe files are: in ``root``; without one, what the environment variable says, else in :data:`SHARED`.
 
-    Raises DataError where none of them has them.
+    Raises DataError where they are not.
     """
-    if given := os.environ.get(VARIABLE):
+    if root is None and (given := os.environ.get(VARIABLE)):
         return Path(given)
-    tried = [place for place in (root, SHARED) if place is not None]
-    for place in tried:
-        for found in (place / ARCHIVE, place / "recipes"):
-            if found.exists():
-                return found
-    raise DataError(f"TextCraft: no recipes in {' or '.join(map(str, tried))}: {_HOW}")
+    place = SHARED if root is None else root
+    for found in (place / ARCHIVE, place / "recipes"):
+        if found.exists():
+            return found
+    raise DataError(f"TextCraft: neither {ARCHIVE} nor a folder recipes is in {place}: put them there, or {_HOW}")
 
 
 @lru_cache(maxsize=4)

@@ -17,7 +17,7 @@ from pathlib import Path
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.textcraft.compiled import VARIANTS, write_game
-from agentprm_core.worlds.textcraft.pack import SHARED, find_pack, load_book
+from agentprm_core.worlds.textcraft.pack import find_pack, load_book
 from agentprm_core.worlds.textcraft.recipes import spoken, write_book
 
 RECORDS = "textcraft_dialogues.jsonl.xz"
@@ -28,7 +28,7 @@ _OPENING, _GOAL = "Crafting commands:\n", "\n\nGoal: craft "
 
 
 def load_published(root: Path, split: str, limit: int | None = None) -> list[Game]:
-    """The published games of a split, sorted by id.
+    """The published games of a split, sorted by id. ``root``: the folder with the recipes and the records.
 
     ``adapt``: the 200 starts of the authors' run. ``agentgym``: a start for each of the 544 goals.
     ``agentgym-test``: 100 of these. ``agentgym-train``: those whose goal is in neither ``agentgym-test`` nor ``adapt``.
@@ -38,7 +38,7 @@ def load_published(root: Path, split: str, limit: int | None = None) -> list[Gam
     if split not in SPLITS:
         raise DataError(f"TextCraft has no published split {split!r}: take one of {', '.join(SPLITS)}")
     pack = find_pack(root)
-    starts = [each for each in read_records(_records(root, pack)) if each.get("kind") == "start"]
+    starts = [each for each in read_records(root / RECORDS) if each.get("kind") == "start"]
     variant = split.partition("-")[0]
     mine = [each for each in starts if each["variant"] == variant]
     if split != variant:
@@ -64,7 +64,7 @@ def published_game(record: Mapping, pack: Path, split: str) -> Game:
     if not depth:
         raise DataError(f"{game_id}: no recipe of {pack} makes the goal {goal!r}: take the whole pack")
     payload = write_game(goal, variant, lines.split("\n"), _text(pack, variant))
-    attributes = {"source": "published", "depth": depth, "lines": lines.count("\n") + 1}
+    attributes = {"source": "published", "depth": depth, "recipe_count": lines.count("\n") + 1}
     return Game(game_id, "textcraft", split, f"depth_{depth}", f"Craft {spoken(goal)}.", payload, attributes)
 
 
@@ -77,11 +77,6 @@ def read_records(path: Path) -> list[dict]:
         raise DataError(f"{path}: no records of TextCraft's starts: put {RECORDS} beside the recipes") from error
     except (lzma.LZMAError, EOFError, ValueError) as error:
         raise DataError(f"{path}: the records are cut off or broken ({error}): copy the file again") from error
-
-
-def _records(root: Path, pack: Path) -> Path:
-    places = [root / RECORDS, pack.parent / RECORDS, SHARED / RECORDS]
-    return next((place for place in places if place.exists()), places[0])
 
 
 def _deal(goal: str) -> bytes:

@@ -66,7 +66,7 @@ TEXTCRAFT = WorldSpec(
     entity=r"[a-z]+|\d+|[^\sa-z\d]",
     attributes={
         "depth": Between(1, 4, "crafting steps one after the other, as in the published games"),
-        "lines": Between(1, 72, "crafting commands in sight, at most as many as in the published games"),
+        "recipe_count": Between(1, 72, "recipes in sight, at most as many as in the published games"),
         "source": OneOf(("generated", "published"), "where the game is from"),
     },
     max_turns=20,
