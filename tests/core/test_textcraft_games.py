@@ -202,6 +202,16 @@ def test_an_unknown_split_is_named() -> None:
         SPEC.generate(1, 0, "test")
 
 
+def test_the_expert_is_the_same_for_the_same_seed() -> None:
+    def played(seed: int) -> list[list[str]]:
+        settings = {"world_name": "textcraft", "max_turns": 20, "seed": seed, "knowledge": 0.5}
+        episodes = [demonstrate(TextCraft(), game, **settings) for game in SPEC.generate(40, 3, "seen")]
+        return [[turn.action for turn in episode.turns] for episode in episodes]
+
+    assert played(0) == played(0)
+    assert played(0) != played(1)
+
+
 @pytest.mark.parametrize("corrupt", [0.0, 0.2])
 def test_the_expert_demonstrates_with_admissible_commands_and_after_mistakes(corrupt: float) -> None:
     won = []

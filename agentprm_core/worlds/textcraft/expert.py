@@ -38,7 +38,7 @@ class Expert:
     chance ``knowledge``, else any.
     """
 
-    def __init__(self, world: TextCraft, game: Game, seed: int | None = None, knowledge: float = 1.0) -> None:
+    def __init__(self, world: TextCraft, game: Game, seed: int = 0, knowledge: float = 1.0) -> None:
         self._world, self._game = world, compile_game(game.payload)
         self._rng, self._knowledge = random.Random(seed), knowledge
         self._next: list[str] | None = None
