@@ -96,7 +96,7 @@ def starting_policy(
     texts = {
         text for demo in demos for turn in demo.turns for text in (turn.observation, turn.action, *turn.admissible)
     }
-    tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases)
+    tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases, spec.entity)
     fresh = new_model(tokenizer, **model.sizes, seed=seed)
     return Checkpoint(fresh.to(device), tokenizer, make_renderer(tokenizer), digest="untrained")
 

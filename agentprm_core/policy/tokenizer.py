@@ -17,20 +17,24 @@ from transformers import PreTrainedTokenizerFast
 
 from agentprm_core.policy.prompt import ACT, BOS, END, PAD, UNK
 
-_ENTITY = re.compile(r"([a-z]+) (\d+)")
+ENTITY = r"[a-z]+ \d+"
+"""A name and its number: what :attr:`agentprm_core.worlds.base.WorldSpec.entity` is where a world does not say."""
+_NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 
 
-def train_tokenizer(texts: Iterable[str], context: int, phrases: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+def train_tokenizer(
+    texts: Iterable[str], context: int, phrases: Sequence[str] = (), entity: str = ENTITY
+) -> PreTrainedTokenizerFast:
     """A word-level tokenizer of ``texts`` (observations and actions) for sequences of up to ``context`` tokens.
 
     ``phrases`` (lower case, without articles and full stops: :class:`agentprm_core.worlds.base.WorldSpec`) become one
     token each; where one starts another the longer counts.
 
-    Every number up to the highest seen for its kind of entity gets a token, whether it was seen or not. Words never
-    seen become ``<unk>``.
+    ``entity``: a regular expression of what else is one token (``WorldSpec.entity``). Every number up to the highest
+    seen for its kind of entity gets a token, whether it was seen or not. Words never seen become ``<unk>``.
     """
     texts = list(texts)
-    split = "|".join([*sorted(map(re.escape, phrases), key=len, reverse=True), r"[a-z]+ \d+", r"[^\s]+"])
+    split = "|".join([*sorted(map(re.escape, phrases), key=len, reverse=True), entity, r"[^\s]+"])
     tokenizer = Tokenizer(WordLevel(unk_token=UNK))
     tokenizer.normalizer = normalizers.Sequence(
         [
@@ -44,7 +48,7 @@ def train_tokenizer(texts: Iterable[str], context: int, phrases: Sequence[str] =
         [pre_tokenizers.Split(Regex(split), "isolated"), pre_tokenizers.Split(Regex(r"^\s+$"), "removed")]
     )
     trainer = WordLevelTrainer(vocab_size=1_000_000, special_tokens=[PAD, UNK, BOS, ACT, END])
-    tokenizer.train_from_iterator([*texts, *_all_numbers(texts)], trainer)
+    tokenizer.train_from_iterator([*texts, *_all_numbers(texts, entity)], trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
@@ -57,9 +61,11 @@ def train_tokenizer(texts: Iterable[str], context: int, phrases: Sequence[str] =
     )
 
 
-def _all_numbers(texts: Iterable[str]) -> list[str]:
+def _all_numbers(texts: Iterable[str], entity: str) -> list[str]:
+    """All numbers of each kind of entity: ``mug 1`` … ``mug 3``, or ``1`` … ``12`` where a number is one by itself."""
     highest: dict[str, int] = {}
     for text in texts:
-        for kind, number in _ENTITY.findall(text.lower()):
-            highest[kind] = max(highest.get(kind, 0), int(number))
-    return [f"{kind} {n}" for kind in sorted(highest) for n in range(1, highest[kind] + 1)]
+        for found in re.findall(entity, text.lower()):
+            if numbered := _NUMBERED.fullmatch(found):
+                highest[numbered[1]] = max(highest.get(numbered[1], 0), int(numbered[2]))
+    return [f"{kind}{n}" for kind in sorted(highest) for n in range(1, highest[kind] + 1)]

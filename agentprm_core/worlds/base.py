@@ -115,6 +115,9 @@ class WorldSpec:
     """Our split (``train``, ``seen``, ``unseen``) → what the published data calls it."""
     phrases: tuple[str, ...] = ()
     """Lower-case phrases that the world says again and again: each one token of a from-scratch tokenizer."""
+    entity: str = r"[a-z]+ \d+"
+    """A regular expression: beside the phrases, what matches it is one token of a from-scratch tokenizer, and so is any
+    other run of characters without a blank. Where it ends with a number, all smaller numbers get a token too."""
     attributes: Mapping[str, Between | OneOf] = field(default_factory=dict)
     """What the gate of the stage ``games`` expects of ``Game.attributes``."""
     success: float = 1.0
