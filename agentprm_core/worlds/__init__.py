@@ -17,6 +17,7 @@ GROUP = "agentprm.worlds"
 _OURS = {
     "alfworld": "agentprm_core.worlds.alfworld.spec:ALFWORLD",
     "alfworld-textworld": "agentprm_core.worlds.alfworld.spec:TEXTWORLD",
+    "webshop": "agentprm_core.worlds.webshop.spec:WEBSHOP",
 }
 
 
