@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from agentprm_core.errors import DataError
 from agentprm_core.worlds.dialogues import Report
 from agentprm_core.worlds.webshop.analysis import STOP_WORDS
 from agentprm_core.worlds.webshop.catalogue import PUBLISHED, Catalogue, catalogue
@@ -23,9 +24,12 @@ Compared = tuple[int, str, Any, Any]
 
 
 def check(records: Sequence[dict]) -> Report:
-    """Plays the dialogues and compares every other record. Raises DataError: the published catalogue is not there."""
+    """Plays the dialogues and compares every other record.
+
+    Raises DataError: the published catalogue is not there, or a record is of an unknown kind.
+    """
     shop = catalogue(PUBLISHED)
-    goals = make_goals(shop)
+    goals = make_goals(shop.products)
     prices = _drawn_prices(records)
     checks: dict[str, Callable[[dict], Iterator[Compared]]] = {
         "goal": lambda record: _goal(record, goals, shop),
@@ -40,6 +44,8 @@ def check(records: Sequence[dict]) -> Report:
     first = None
     for record in records:
         dialogues += record["kind"] in ("dialogue", "published")
+        if record["kind"] not in checks:
+            raise DataError(f"webshop: a record of kind {record['kind']!r}; there are {', '.join(checks)}")
         for step, action, expected, found in checks[record["kind"]](record):
             steps += 1
             if expected != found:

@@ -130,7 +130,7 @@ class WebShopWorld:
         """The order of the cases is the published one: an option that is called as a button is one."""
         state, (kind, of) = self._state, self._page.clickables[text]
         if text == BUY:
-            self._go(state._replace(place="done"))
+            self._go(State("done", number=state.number, options=state.options))
         elif text == BACK:
             self._go(_START)
         elif text in (PREVIOUS, NEXT) and (name := _page_name(state)) != "item_sub_page":

@@ -1,109 +1,104 @@
-"""A shopper by rule: searches for the goal's words, opens what fits the price, looks whether the options and words of
-the goal are there, goes back if not, chooses the options, buys. It reads the pages and nothing else."""
+"""A shopper by rule: searches for the goal's words, opens what fits the price, goes back if the options are not there,
+chooses them, buys. It reads the goal and the pages and nothing else."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from agentprm_core.worlds.base import NothingLeft, Observation
-from agentprm_core.worlds.webshop.analysis import terms
-from agentprm_core.worlds.webshop.pages import BUY, NEXT, PREVIOUS, SEP
+from agentprm_core.worlds.webshop.pages import BUY, PREVIOUS, SEP, SUB_PAGES
 
 LOOKS = 4
-"""Products it opens before it takes the best of them."""
+"""Products it opens before it takes the one that has most of the options."""
+_NEAR = 40.0
+"""A goal's price limit is at most this many dollars above the next multiple of ten over the price."""
 _LIMIT = re.compile(r", and price lower than ([\d.]+) dollars$")
 _OPTIONS = re.compile(r" with ((?:(?! with )[a-z ])+: .*)$")
 _NEXT_OPTION = re.compile(r", and (?=[a-z ]+: )")
 
 
-class Shopper:
-    """One episode. ``checks``: whether it reads a product's features before it buys."""
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a goal's text says."""
 
-    def __init__(self, goal: str, checks: bool = True) -> None:
-        self._query, self._words, self._options, self._limit = read_goal(goal)
-        self._checks = checks
-        self._fit: dict[str, float] = {}
-        """Products that were looked at → how well they fit, in [0, 1]."""
-        self._open = ""
-        self._chosen: set[str] = set()
-        self._last = ""
+    words: str
+    """What it should be: without "Find me", options and price."""
+    options: tuple[str, ...]
+    limit: float
+    """In dollars; infinite where none is named."""
+
+    @property
+    def query(self) -> str:
+        """The words, and the option values three times: a product that has them all is then found far above others."""
+        return " ".join([self.words, *self.options * 3])
+
+
+class Shopper:
+    """One episode for one goal."""
+
+    def __init__(self, goal: str) -> None:
+        self._wish = read_goal(goal)
+        self._has: dict[str, int] = {}
+        """Products that were opened → how many of the options they have."""
+        self._open, self._chosen, self._last = "", set(), ""
 
     def act(self, seen: Observation, done: str | None = None) -> str:
-        """The next command. Raises NothingLeft where nothing was found that could be bought."""
-        self._follow(done or self._last)
-        self._last = self._next(seen)
-        return self._last
-
-    def _follow(self, done: str) -> None:
-        told = done[6:-1] if done.startswith("click[") else ""
-        if re.fullmatch(r"b0[a-z0-9]{8}|[0-9]{9}[0-9x]", told):
-            self._open, self._chosen = told, set()
-        elif told:
-            self._chosen.add(told)
-        else:
-            self._chosen = set()
-
-    def _next(self, seen: Observation) -> str:
+        """The next command. Raises NothingLeft where the search found nothing to open."""
+        self._follow((done or self._last).removeprefix("click[").removesuffix("]"))
         texts = seen.text.split(SEP)
         if texts[0] == "WebShop":
-            return f"search[{self._query}]"
-        if len(texts) > 3 and texts[3].startswith("Page "):
-            return self._choose(texts, seen.admissible)
-        if f"click[{BUY}]" in seen.admissible:
-            return self._look(texts, seen.admissible)
-        if self._open not in self._fit:
-            self._judge(texts)
-        return f"click[{PREVIOUS}]"
+            self._last = f"search[{self._wish.query}]"
+        elif f"click[{BUY}]" in seen.admissible:
+            self._last = self._at_product(seen.admissible)
+        elif "Next >" in texts:
+            self._last = self._at_results(texts[texts.index("Next >") + 1 :])
+        else:
+            self._last = f"click[{PREVIOUS}]"
+        return self._last
 
-    def _choose(self, texts: list[str], admissible: tuple[str, ...]) -> str:
-        """The first product of a results page that was not looked at and is not too dear; the best one, after enough
-        looks."""
-        rest = texts[texts.index("Next >") + 1 :]
-        shown = list(zip(rest[::3], rest[2::3]))
-        fresh = [
-            asin.lower()
-            for asin, price in shown
-            if asin.lower() not in self._fit and float(price.split(" ")[0].strip("$")) <= self._limit
-        ]
-        if fresh and len(self._fit) < LOOKS:
-            return f"click[{fresh[0]}]"
-        seen = [asin.lower() for asin, _ in shown if asin.lower() in self._fit]
-        if seen:
-            return f"click[{max(seen, key=self._fit.__getitem__)}]"
-        if not shown:
-            raise NothingLeft("the search found nothing that can be paid")
-        return f"click[{shown[0][0].lower()}]" if self._fit else f"click[{NEXT}]"
+    def _follow(self, clicked: str) -> None:
+        """What a click has changed. Another option than one of the goal's may have replaced one of the goal's."""
+        if clicked in self._wish.options:
+            self._chosen.add(clicked)
+        elif clicked not in (*SUB_PAGES, PREVIOUS):
+            self._open, self._chosen = clicked if _is_code(clicked) else self._open, set()
 
-    def _look(self, texts: list[str], admissible: tuple[str, ...]) -> str:
-        """On a product: choose what the goal names and buy, or go on looking."""
-        clicks = [value for value in self._options if f"click[{value}]" in admissible]
-        best = max(self._fit.values(), default=0.0)
-        if self._open not in self._fit:
-            if len(clicks) < len(self._options):
-                self._fit[self._open] = len(clicks) / len(self._options) / 2
+    def _at_results(self, texts: list[str]) -> str:
+        """The first product not opened yet that fits the price, then the one that had most of the options."""
+        shown = {asin.lower(): _prices(tag) for asin, tag in zip(texts[::3], texts[2::3])}
+        fresh = [asin for asin in shown if asin not in self._has]
+        fits = [asin for asin in fresh if shown[asin][0] <= self._wish.limit]
+        near = [asin for asin in fits if shown[asin][-1] >= self._wish.limit - _NEAR]
+        if fits and len(self._has) < LOOKS and (near or not self._has):
+            return f"click[{(near or fits)[0]}]"
+        opened = [asin for asin in shown if asin in self._has]
+        if opened or fresh:
+            return f"click[{max(opened, key=self._has.__getitem__) if opened else fresh[0]}]"
+        raise NothingLeft("the search found nothing")
+
+    def _at_product(self, admissible: tuple[str, ...]) -> str:
+        offered = [value for value in self._wish.options if f"click[{value}]" in admissible]
+        if self._open not in self._has:
+            self._has[self._open] = len(offered)
+            if len(offered) < len(self._wish.options):
                 return f"click[{PREVIOUS}]"
-            if self._checks:
-                self._title = texts
-                return "click[features]"
-            self._fit[self._open] = 1.0
-        elif self._fit[self._open] < 1 and (self._fit[self._open] < best or len(self._fit) < LOOKS):
-            return f"click[{PREVIOUS}]"
-        missing = [value for value in clicks if value not in self._chosen]
+        missing = [value for value in offered if value not in self._chosen]
         return f"click[{missing[0]}]" if missing else f"click[{BUY}]"
 
-    def _judge(self, texts: list[str]) -> None:
-        """How many of the goal's words the product's title and features have: all of them fit."""
-        told = set(terms(" ".join([*self._title[4:], *texts[4:]])))
-        share = len(self._words & told) / max(len(self._words), 1)
-        self._fit[self._open] = 0.5 + share / 2
 
-
-def read_goal(goal: str) -> tuple[str, set[str], list[str], float]:
-    """(what to search for, the words that a product should have, the option values, the price limit) of a goal."""
-    goal = goal.removeprefix("Find me ")
+def read_goal(goal: str) -> Wish:
+    """The parts of a goal's text."""
     limit = _LIMIT.search(goal)
-    goal = _LIMIT.sub("", goal)
-    options = _OPTIONS.search(goal)
-    values = [named.partition(": ")[2] for named in _NEXT_OPTION.split(options[1])] if options else []
-    wanted = set(terms(_OPTIONS.sub("", goal)))
-    return goal, wanted, values, float(limit[1]) if limit else float("inf")
+    goal = _LIMIT.sub("", goal.removeprefix("Find me "))
+    named = _OPTIONS.search(goal)
+    options = [option.partition(": ")[2] for option in _NEXT_OPTION.split(named[1])] if named else []
+    return Wish(_OPTIONS.sub("", goal), tuple(options), float(limit[1]) if limit else float("inf"))
+
+
+def _prices(tag: str) -> list[float]:
+    return [float(price.strip("$")) for price in tag.split(" to ")]
+
+
+def _is_code(text: str) -> bool:
+    return re.fullmatch(r"[a-z0-9]{10}", text) is not None

@@ -57,7 +57,7 @@ def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
     Raises DataError: an unknown split, or a pack that cannot be read.
     """
     _known(split)
-    goals = make_goals(Catalogue(PUBLISHED, read_products(Path(root))))
+    goals = make_goals(read_products(root))
     games = [
         make_game(goal, f"webshop/{PUBLISHED}/{number:05d}", split, PUBLISHED)
         for number, goal in enumerate(goals)
@@ -106,7 +106,8 @@ def read_task(game: Game) -> tuple[Task, Catalogue]:
     shop = catalogue(task.catalogue)
     if task.goal.asin not in shop.number:
         raise UnsupportedGame(
-            f"webshop: game {game.id}: product {task.goal.asin} is not in catalogue {task.catalogue}; make the games anew"
+            f"webshop: game {game.id}: product {task.goal.asin} is not in catalogue {task.catalogue}; "
+            "make the games anew"
         )
     return task, shop
 
@@ -118,7 +119,7 @@ def _known(split: str) -> None:
 
 @cache
 def _goals(name: str) -> tuple[Goal, ...]:
-    return tuple(make_goals(catalogue(name)))
+    return tuple(make_goals(catalogue(name).products))
 
 
 def _share(text: str) -> float:

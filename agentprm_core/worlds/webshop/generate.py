@@ -18,9 +18,30 @@ _SCENTS = ("lavender", "rose", "unscented", "coconut", "citrus", "sandalwood")
 _RUGS = ("2 ft x 3 ft", "3 ft x 5 ft", "4 ft x 6 ft", "5 ft x 8 ft")
 _FITS = ("men", "women", "youth")
 _BRANDS = (
-    "Avelo Birchen Corvane Dunmoor Elstra Fennick Galdor Hestia Ivorel Jorvik Kestrel Lomond Marrow Nordal".split()
+    "Avelo",
+    "Birchen",
+    "Corvane",
+    "Dunmoor",
+    "Elstra",
+    "Fennick",
+    "Galdor",
+    "Hestia",
+    "Ivorel",
+    "Jorvik",
+    "Kestrel",
 )
-_STYLES = "Classic Modern Everyday Lightweight Premium Compact Outdoor Casual Vintage Deluxe".split()
+_STYLES = (
+    "Classic",
+    "Modern",
+    "Everyday",
+    "Lightweight",
+    "Premium",
+    "Compact",
+    "Outdoor",
+    "Casual",
+    "Vintage",
+    "Deluxe",
+)
 
 _KINDS = {
     # category › parts: (types, attributes, options)

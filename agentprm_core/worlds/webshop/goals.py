@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product as combinations
 
-from agentprm_core.worlds.webshop.catalogue import Catalogue
+from agentprm_core.worlds.webshop.catalogue import Product
 
 NO_LIMIT = 1_000_000.0
 """The price limit of a goal that names none."""
@@ -28,8 +28,8 @@ class Goal:
     """In dollars, the price itself included."""
 
 
-def make_goals(catalogue: Catalogue) -> list[Goal]:
-    """The synthetic goals of a catalogue, in the order of the published environment (WebShop, ``goal.py``).
+def make_goals(products: Iterable[Product]) -> list[Goal]:
+    """The synthetic goals of a catalogue's products, in the order of the published environment (WebShop, ``goal.py``).
 
     One for each combination of option values of each product with an instruction. The limit of a product is drawn once.
     The published engine draws the price of a range at start-up, unseeded; here it is the middle, so limits of those
@@ -37,7 +37,7 @@ def make_goals(catalogue: Catalogue) -> list[Goal]:
     """
     draws = random.Random(_SEED)
     goals = []
-    for product in catalogue.products:
+    for product in products:
         if product.instruction is None:
             continue
         above = [limit for limit in _LIMITS if limit > product.price][:4]

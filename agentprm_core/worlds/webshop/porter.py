@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 _STEP_2 = {
     "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble", "alli": "al",
@@ -86,7 +87,7 @@ def _consonant(word: str, i: int) -> bool:
 def _measure(word: str) -> int:
     """How often a vowel is followed by a consonant: m of [C](VC)^m[V]."""
     kinds = [_consonant(word, i) for i in range(len(word))]
-    return sum(not before and after for before, after in zip(kinds, kinds[1:]))
+    return sum(not before and after for before, after in pairwise(kinds))
 
 
 def _has_vowel(word: str) -> bool:

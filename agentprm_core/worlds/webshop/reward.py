@@ -14,15 +14,15 @@ from agentprm_core.worlds.webshop.catalogue import Product
 from agentprm_core.worlds.webshop.fuzzy import alike
 from agentprm_core.worlds.webshop.goals import Goal
 
-COLOURS = tuple(
-    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo "
-    "caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal "
-    "dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather indigo ivory "
-    "ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor mushroom "
-    "mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal rust sand sapphire "
-    "seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet walnut wheat white "
-    "wine yellow".split()
-)
+_COLOURS = """alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown
+burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee
+cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso fuchsia gold
+granite grape graphite grass gray green grey heather indigo ivory ivy khaki lavender lemon
+leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor mushroom
+mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal rust
+sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger
+turquoise violet walnut wheat white wine yellow"""
+COLOURS = tuple(_COLOURS.split())
 """In the order in which they are looked for."""
 
 
@@ -127,16 +127,16 @@ def title_score(bought: str, wanted: str) -> float:
     return len(set(_nouns(bought)) & set(nouns)) / len(nouns) if nouns else 0.2
 
 
-_NO_NOUN = frozenset(
-    "a about adjustable all an and any are as at automatic available be best big black blue both brown by can casual "
-    "classic clear comfortable compatible cool cozy cute dark deep digital dual durable easy eco elegant extra fashionable "
-    "fit flat for free friendly from full funny gold gray green grey heavy high hot in indoor into is it large lightweight "
-    "light long loose low made mini modern more multi natural new newest no non not of off on one only open or orange "
-    "organic original our outdoor over per perfect pink plus portable premium printed professional pure purple red regular "
-    "reusable round sexy short silver simple slim small smart soft solid soft sports strong stylish super that the their "
-    "these this thick thin tall to top two under up upgraded vintage warm waterproof wearing white wide wireless with "
-    "without women's men's yellow your".split()
-)
+_OTHER_WORDS = """a about adjustable all an and any are as at automatic available be best big black blue both
+brown by can casual classic clear comfortable compatible cool cozy cute dark deep digital dual
+durable easy eco elegant extra fashionable fit flat for free friendly from full funny gold gray
+green grey heavy high hot in indoor into is it large light lightweight long loose low made men's
+mini modern more multi natural new newest no non not of off on one only open or orange organic
+original our outdoor over per perfect pink plus portable premium printed professional pure
+purple red regular reusable round sexy short silver simple slim small smart soft solid sports
+strong stylish super tall that the their these thick thin this to top two under up upgraded
+vintage warm waterproof wearing white wide wireless with without women's yellow your"""
+_NO_NOUN = frozenset(_OTHER_WORDS.split())
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 

@@ -14,7 +14,8 @@ _PHRASES = (
     "[sep] back to search [sep] < prev [sep]",
     "(total results: 50) [sep] next > [sep]",
     "(total results: 50) [sep] < prev [sep] next > [sep]",
-    "[sep] rating: n.a. [sep] description [sep] features [sep] reviews [sep] buy now",
+    # the tokenizer takes "a " of "n.a. [sep]" for an article
+    "[sep] rating: n.[sep] description [sep] features [sep] reviews [sep] buy now",
     "[sep] price:",
     "[sep] search",
     "[sep]",
@@ -59,6 +60,6 @@ WEBSHOP = WorldSpec(
         "catalogue": OneOf((CATALOGUE, PUBLISHED), "the products that are searched"),
     },
     max_turns=6,
-    expert_turns=15,
+    expert_turns=10,
 )
 """The exact engine; success is the full reward, and tables report the mean reward too."""
