@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentprm_core.types import Game
 from agentprm_core.worlds import UnsupportedGame, make_world, world_spec
-from agentprm_core.worlds.base import OPEN
+from agentprm_core.worlds.base import OPEN, Observation
 from agentprm_core.worlds.demonstrations import demonstrate
 from agentprm_core.worlds.webshop.catalogue import Catalogue, Product
 from agentprm_core.worlds.webshop.engine import WebShopWorld
@@ -210,6 +210,12 @@ def test_a_goal_is_read() -> None:
         "than 50.00 dollars"
     ) == Wish("slim fit shirts with long sleeve for gym", ("shade 1: red", "men"), 50.0)
     assert read_goal("Find me lamps with steel frame") == Wish("lamps with steel frame", (), float("inf"))
+
+
+def test_the_shopper_reads_a_product_without_a_title() -> None:
+    page = Pages(Catalogue("test", [replace(_LAMP, title=""), replace(_LAMP, asin="B0LAMP0002")])).results((0, 1), 1)
+    seen = Observation(f"Instruction: [SEP] Find me lamps{page.rest}", page.admissible)
+    assert Shopper("Find me lamps, and price lower than 30.00 dollars").act(seen) == "click[b0lamp0001]"
 
 
 def test_the_shopper_buys_what_is_asked() -> None:

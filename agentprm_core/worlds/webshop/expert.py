@@ -44,15 +44,19 @@ class Shopper:
         self._open, self._chosen, self._last = "", set(), ""
 
     def act(self, seen: Observation, done: str | None = None) -> str:
-        """The next command. Raises NothingLeft where the search found nothing to open."""
-        self._follow((done or self._last).removeprefix("click[").removesuffix("]"))
-        texts = seen.text.split(SEP)
+        """The next command. Raises NothingLeft where its search found nothing."""
+        self._last = done or self._last
+        self._follow(self._last.removeprefix("click[").removesuffix("]"))
+        texts, search = seen.text.split(SEP), f"search[{self._wish.query}]"
         if texts[0] == "WebShop":
-            self._last = f"search[{self._wish.query}]"
+            self._last = search
         elif f"click[{BUY}]" in seen.admissible:
             self._last = self._at_product(seen.admissible)
         elif "Next >" in texts:
-            self._last = self._at_results(texts[texts.index("Next >") + 1 :])
+            shown = _shown(texts[texts.index("Next >") + 1 :], seen.admissible)
+            if not shown and self._last == search:
+                raise NothingLeft("the search found nothing")
+            self._last = self._at_results(shown) if shown else search
         else:
             self._last = f"click[{PREVIOUS}]"
         return self._last
@@ -64,18 +68,15 @@ class Shopper:
         elif clicked not in (*SUB_PAGES, PREVIOUS):
             self._open, self._chosen = clicked if _is_code(clicked) else self._open, set()
 
-    def _at_results(self, texts: list[str]) -> str:
+    def _at_results(self, shown: dict[str, list[float]]) -> str:
         """The first product not opened yet that fits the price, then the one that had most of the options."""
-        shown = {asin.lower(): _prices(tag) for asin, tag in zip(texts[::3], texts[2::3])}
         fresh = [asin for asin in shown if asin not in self._has]
         fits = [asin for asin in fresh if shown[asin][0] <= self._wish.limit]
         near = [asin for asin in fits if shown[asin][-1] >= self._wish.limit - _NEAR]
         if fits and len(self._has) < LOOKS and (near or not self._has):
             return f"click[{(near or fits)[0]}]"
         opened = [asin for asin in shown if asin in self._has]
-        if opened or fresh:
-            return f"click[{max(opened, key=self._has.__getitem__) if opened else fresh[0]}]"
-        raise NothingLeft("the search found nothing")
+        return f"click[{max(opened, key=self._has.__getitem__) if opened else fresh[0]}]"
 
     def _at_product(self, admissible: tuple[str, ...]) -> str:
         offered = [value for value in self._wish.options if f"click[{value}]" in admissible]
@@ -96,8 +97,11 @@ def read_goal(goal: str) -> Wish:
     return Wish(_OPTIONS.sub("", goal), tuple(options), float(limit[1]) if limit else float("inf"))
 
 
-def _prices(tag: str) -> list[float]:
-    return [float(price.strip("$")) for price in tag.split(" to ")]
+def _shown(texts: list[str], admissible: tuple[str, ...]) -> dict[str, list[float]]:
+    """The products of a results page → their prices. A product may have no title."""
+    codes = [n for n, text in enumerate(texts) if f"click[{text.lower()}]" in admissible]
+    tags = {n: texts[end - 1] for n, end in zip(codes, [*codes[1:], len(texts)])}
+    return {texts[n].lower(): [float(price[1:]) for price in tag.split(" to ")] for n, tag in tags.items()}
 
 
 def _is_code(text: str) -> bool:

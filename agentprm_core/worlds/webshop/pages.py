@@ -59,7 +59,7 @@ class Pages:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._products = catalogue.products
-        self.results = lru_cache(maxsize=20_000)(self._results)
+        self.results = lru_cache(maxsize=8_000)(self._results)
         self.item = lru_cache(maxsize=None)(self._item)
         self.sub_page = lru_cache(maxsize=None)(self._sub_page)
 
