@@ -1,0 +1,176 @@
+"""A catalogue: products as WebShop's engine loads them, the search over them, and where published ones are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+from agentprm_core.errors import DataError
+from agentprm_core.worlds.webshop.search import Index
+
+PUBLISHED = "published"
+"""The name of the catalogue of 1,000 products that AgentGym ships."""
+GENERATED = "generated"
+ROOT = "WEBSHOP_DATA"
+"""Environment variable: the folder, or the ``.tar.xz`` with, :data:`PRODUCTS` and :data:`INSTRUCTIONS`."""
+PRODUCTS, INSTRUCTIONS = "products_from_index_1000.json", "items_ins_v2_1000.json"
+_ARCHIVE = "webshop_small.tar.xz"
+_BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data" / "later"
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One product. Prices in dollars."""
+
+    asin: str
+    title: str
+    description: str
+    bullets: tuple[str, ...]
+    options: Mapping[str, tuple[str, ...]]
+    """Option name → its values, both as shown."""
+    prices: tuple[float, ...]
+    """The price, or the lowest and the highest."""
+    category: str
+    query: str
+    product_category: str
+    attributes: tuple[str, ...]
+    instruction: str | None = None
+    """What goals of this product begin with; None for a product that is nobody's goal."""
+    wanted: tuple[str, ...] = ()
+    """The attributes that the instruction names."""
+
+    @property
+    def price(self) -> float:
+        """What it costs: of a range the middle, where the published engine draws from it at every start."""
+        return sum(self.prices) / len(self.prices)
+
+    @property
+    def price_tag(self) -> str:
+        return " to ".join(f"${price}" for price in self.prices)
+
+    @property
+    def text(self) -> str:
+        """What the search knows of it."""
+        options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
+        return " ".join([self.title, self.description, self.bullets[0] if self.bullets else "", options]).lower()
+
+
+class Catalogue:
+    """Products in file order, and the search."""
+
+    def __init__(self, name: str, products: Sequence[Product]) -> None:
+        self.name = name
+        self.products = tuple(products)
+        self.number = {product.asin: number for number, product in enumerate(self.products)}
+        self._index = Index([product.text for product in self.products], [product.asin for product in self.products])
+        self.find = lru_cache(maxsize=20_000)(self._find)
+        """A query → the numbers of the products found; None for one at which the published engine breaks."""
+
+    def product(self, asin: str) -> Product:
+        """Raises KeyError for a product that is not there."""
+        return self.products[self.number[asin]]
+
+    def _find(self, query: str) -> tuple[int, ...] | None:
+        first, *rest = query.split(" ")
+        numbers = range(len(self.products))
+        if first == "<r>":
+            # the published engine draws anew at every search; here a query always finds the same
+            return tuple(random.Random(query).sample(numbers, k=min(50, len(numbers))))
+        if first == "<a>" or (first == "<c>" and not rest):
+            return None
+        if first == "<c>":
+            return tuple(n for n in numbers if self.products[n].category == rest[0].strip())
+        if first == "<q>":
+            return tuple(n for n in numbers if self.products[n].query == " ".join(rest).strip())
+        return self._index.search(query)
+
+
+@cache
+def catalogue(name: str) -> Catalogue:
+    """The catalogue of a name, made once a process: ``published``, or ``generated-SEED``.
+
+    Raises DataError: no such name; or the published products are not there, are cut, or lack a field.
+    """
+    if name == PUBLISHED:
+        return Catalogue(name, read_products(published_root()))
+    kind, _, seed = name.partition("-")
+    if kind != GENERATED or not seed.isdecimal():
+        raise DataError(
+            f"webshop: catalogue {name!r} is neither {PUBLISHED!r} nor '{GENERATED}-SEED'; make the games anew"
+        )
+    from agentprm_core.worlds.webshop.generate import generate_products
+
+    return Catalogue(name, generate_products(int(seed)))
+
+
+def published_root() -> Path:
+    """Where the published catalogue lies: ``WEBSHOP_DATA``, or ``../shared/data/later``. Raises DataError: nowhere."""
+    asked = os.environ.get(ROOT)
+    root = Path(asked) if asked else _BESIDE
+    if not root.exists():
+        raise DataError(
+            f"webshop: no published catalogue at {root}; set {ROOT} to the folder or .tar.xz with {PRODUCTS}"
+        )
+    return root
+
+
+def read_products(root: Path) -> list[Product]:
+    """The products of a folder or of a ``.tar.xz``, in file order.
+
+    Raises DataError: a file is not there, is cut, or a product lacks a field.
+    """
+    listed, instructions = _json(root, PRODUCTS), _json(root, INSTRUCTIONS)
+    if not isinstance(listed, list) or not isinstance(instructions, dict):
+        raise DataError(
+            f"webshop: {root}: {PRODUCTS} must be a list and {INSTRUCTIONS} an object; fetch the pack again"
+        )
+    return [_product(number, entry, instructions, root) for number, entry in enumerate(listed)]
+
+
+def _json(root: Path, name: str):
+    archive = root if root.is_file() else root / _ARCHIVE
+    try:
+        if root.is_dir() and (root / name).exists():
+            text = (root / name).read_bytes()
+        else:
+            with tarfile.open(archive) as opened:
+                members = {Path(member.name).name: member for member in opened.getmembers()}
+                text = opened.extractfile(members[name]).read()
+        return json.loads(text)
+    except (FileNotFoundError, KeyError) as error:
+        raise DataError(
+            f"webshop: {root} holds neither {name} nor {_ARCHIVE} with it; set {ROOT} to the pack"
+        ) from error
+    except (ValueError, EOFError, OSError, tarfile.TarError) as error:
+        raise DataError(
+            f"webshop: {name} of {root} is cut or not what it should be ({error}); fetch the pack again"
+        ) from error
+
+
+def _product(number: int, entry: dict, instructions: dict, root: Path) -> Product:
+    try:
+        told = instructions.get(entry["asin"], {})
+        return Product(
+            asin=entry["asin"],
+            title=entry["Title"],
+            description=entry["Description"],
+            bullets=tuple(entry["BulletPoints"]),
+            options={name: tuple(values) for name, values in entry["options"].items()},
+            prices=tuple(entry["pricing"]),
+            category=entry["category"],
+            query=entry["query"],
+            product_category=entry["product_category"],
+            attributes=tuple(entry["Attributes"]),
+            instruction=told.get("instruction"),
+            wanted=tuple(told.get("instruction_attributes") or ()),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"webshop: {PRODUCTS} of {root}: product {number} lacks {error}; fetch the pack again"
+        ) from error

@@ -1,0 +1,108 @@
+"""WebShop's pages in ``text`` mode: what each says and what can be clicked on it.
+
+A page's text is the stripped texts of the published HTML, joined by `` [SEP] ``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from agentprm_core.worlds.base import OPEN
+from agentprm_core.worlds.webshop.catalogue import Catalogue, Product
+
+SEP = " [SEP] "
+BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"
+SUB_PAGES = ("description", "features", "reviews")
+PER_PAGE = 10
+SEARCH = f"search[{OPEN}]"
+_ACTION = re.compile(r"(.+)\[(.+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page without the instruction."""
+
+    rest: str
+    """What stands after the instruction."""
+    clickables: Mapping[str, tuple[str, str]]
+    """What can be clicked, as published and in that order → what it is (``button``, ``product``, ``option``) and of
+    what: an option's name."""
+    admissible: tuple[str, ...]
+
+
+def parse(action: str) -> tuple[str, str] | None:
+    """(verb, argument in lower case) as the published pattern reads them, greedily; None where it does not match."""
+    found = _ACTION.match(action)
+    return (found[1], found[2].lower()) if found else None
+
+
+def _page(texts: Iterable[str], clickables: Mapping[str, tuple[str, str]]) -> Page:
+    clicks = (f"click[{text}]" for text in clickables if text != "search")
+    admissible = [click for click in clicks if parse(click) == ("click", click[6:-1])]
+    rest = "".join(SEP + text.strip() for text in texts if text not in ("", "\n"))
+    return Page(rest, clickables, tuple(sorted([*admissible, SEARCH])))
+
+
+def _buttons(*texts: str) -> dict[str, tuple[str, str]]:
+    return {text: ("button", "") for text in texts}
+
+
+SEARCH_PAGE = _page(["Search"], _buttons("search"))
+
+
+class Pages:
+    """The pages of one catalogue, each made once."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._products = catalogue.products
+        self.results = lru_cache(maxsize=8_000)(self._results)
+        self.item = lru_cache(maxsize=None)(self._item)
+        self.sub_page = lru_cache(maxsize=None)(self._sub_page)
+
+    def _results(self, found: tuple[int, ...], page: int) -> Page:
+        """Page ``page`` of the products ``found``; empty past the end."""
+        shown = [self._products[n] for n in found[(page - 1) * PER_PAGE : page * PER_PAGE]]
+        buttons = [BACK, *([PREVIOUS] if page > 1 else []), NEXT]
+        texts = ["Back to Search", f"Page {page} (Total results: {len(found)})"]
+        texts += (["< Prev"] if page > 1 else []) + ["Next >"]
+        texts += [text for product in shown for text in (product.asin, product.title, product.price_tag)]
+        return _page(texts, _buttons(*buttons) | {product.asin.lower(): ("product", product.asin) for product in shown})
+
+    def _item(self, number: int) -> Page:
+        product = self._products[number]
+        texts = ["Back to Search", "< Prev"]
+        clickables = _buttons(BACK, PREVIOUS, *SUB_PAGES, BUY)
+        for name, values in product.options.items():
+            texts += [name, *values]
+            clickables |= {value: ("option", name) for value in values}
+        texts += [product.title, f"Price: {product.price_tag}", "Rating: N.A.", "Description", "Features", "Reviews"]
+        return _page([*texts, "Buy Now"], clickables)
+
+    def _sub_page(self, number: int, name: str) -> Page:
+        return _page(["Back to Search", "< Prev", *_told(self._products[number], name)], _buttons(BACK, PREVIOUS))
+
+
+def _told(product: Product, name: str) -> tuple[str, ...]:
+    if name == "description":
+        return (product.description,)
+    return product.bullets if name == "features" else ()  # the catalogue comes without reviews
+
+
+def thanks(asin: str, options: Mapping[str, str], reward: float) -> str:
+    """The page after a purchase."""
+    chosen = json.dumps(dict(options), sort_keys=True)
+    for sign in "<>&'":
+        chosen = chosen.replace(sign, f"\\u{ord(sign):04x}")
+    nothing = ("attrs", "None", "category", "None", "query", "None", "product category", "None")
+    target = ("asin", "options", "attrs", "price upper", "instuction text", "category", "product category", "query")
+    return SEP.join(
+        (
+            *("Thank you for shopping with us!", "Your code:", "None", "(Paste it in your MTurk interface.)"),
+            *("Purchased", "asin", asin, "options", chosen, *nothing, "Target", *target, "Goal", "None"),
+            *("Reward", "Your score (min 0.0, max 1.0)", str(reward), "Reward Details", "None"),
+        )
+    )
