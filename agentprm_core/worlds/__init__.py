@@ -17,6 +17,7 @@ GROUP = "agentprm.worlds"
 _OURS = {
     "alfworld": "agentprm_core.worlds.alfworld.spec:ALFWORLD",
     "alfworld-textworld": "agentprm_core.worlds.alfworld.spec:TEXTWORLD",
+    "babyai": "agentprm_core.worlds.babyai.spec:BABYAI",
 }
 
 
