@@ -31,7 +31,9 @@ def _compared(record: dict) -> Iterator[tuple[int, str | None, dict, dict]]:
     """(number of the step, 0 at reset; action; what was recorded; what we say) of every reply."""
     try:
         number, seed, steps = record["level"], record["seed"], record["steps"]
-        start = {key: record[key] for key in ("observation", "reward", "done", "mission", "goal", "max_steps", "env_id")}
+        start = {
+            key: record[key] for key in ("observation", "reward", "done", "mission", "goal", "max_steps", "env_id")
+        }
     except KeyError as error:
         raise DataError(f"dialogue {record.get('id')}: no {error} in it: not a record of BabyAI") from error
     world = BabyAI()

@@ -58,45 +58,48 @@ _FACING = tuple(
 
 
 class Routes:
-    """All shortest ways from the agent, for one view."""
+    """Shortest ways from the agent to things and open doors, for one view."""
 
-    def __init__(self, heading: int, blocked: Iterable[int]) -> None:
-        """``heading``: of the agent in the maze; ``blocked``: the view's cells that nobody can step on."""
+    def __init__(self, heading: int, blocked: Iterable[int], face: Iterable[int], enter: Iterable[int]) -> None:
+        """``heading``: of the agent in the maze; ``blocked``: the view's cells that nobody can step on.
+
+        ``face``, ``enter``: the view's cells that ways are asked for; the search ends when it has one to each.
+        """
         neighbours = _NEIGHBOURS[heading]
         closed = bytearray(_OUTSIDE + 1)
         closed[_OUTSIDE] = 1
         for cell in blocked:
-            closed[_IN[cell][0] : _IN[cell][0] + 4] = b"\1\1\1\1"
-        rank: dict[int, int] = {}
+            first = _IN[cell][0]
+            closed[first : first + 4] = b"\1\1\1\1"
+        wanted = [*map(_FACING.__getitem__, face), *map(_IN.__getitem__, enter)]
+        order: list[int] = []
         came: dict[int, int] = {}
         by_first = by_last = [_START]
         while by_first:
+            order += by_first
+            reached = set(by_first)
+            wanted = [states for states in wanted if reached.isdisjoint(states)]
+            if not wanted:
+                break
             for state in by_first:
                 closed[state] = 1
-                rank[state] = len(rank)
-            firsts: dict[int, int] = {}
-            for state in by_first:
-                for ahead in neighbours[state]:
-                    if not closed[ahead]:
-                        firsts[ahead] = state
-            lasts = firsts
-            if len(by_first) > 1:
-                lasts = {}
-                for state in by_last:
-                    for ahead in neighbours[state]:
-                        if not closed[ahead]:
-                            lasts.pop(ahead, None)
-                            lasts[ahead] = state
+            queued = [(ahead, state) for state in by_last for ahead in neighbours[state] if not closed[ahead]]
+            lasts = dict(queued)
             came.update(lasts)
-            by_first, by_last = list(firsts), list(lasts)
-        self._rank, self._came, self._neighbours = rank, came, neighbours
+            if len(lasts) == len(queued) and by_first is by_last:
+                by_first = by_last = list(lasts)
+                continue
+            by_last = list(dict(reversed(queued)))[::-1]
+            by_first = list({ahead: None for state in by_first for ahead in neighbours[state] if not closed[ahead]})
+        self._rank = {state: i for i, state in enumerate(order)}
+        self._came, self._neighbours = came, neighbours
 
     def facing(self, cell: int) -> bytes | None:
-        """The low-level actions of the way to face ``cell`` of the view from next to it. None: there is no way."""
+        """The low-level actions of the way to face ``cell`` from next to it. None: there is no way."""
         return self._way(_FACING[cell])
 
     def into(self, cell: int) -> bytes | None:
-        """The low-level actions of the way into ``cell`` of the view. None: there is no way."""
+        """The low-level actions of the way into ``cell``. None: there is no way."""
         return self._way(_IN[cell])
 
     def _way(self, goals: tuple[int, ...]) -> bytes | None:

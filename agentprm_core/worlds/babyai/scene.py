@@ -100,7 +100,9 @@ def _actions(
         actions["move forward"] = _FORWARD
     routes, ways = None, {}
     if named:
-        routes = Routes(heading, [cell for cell in seen if not kinds.is_door(cells[cell])])
+        blocked = [cell for cell in seen if not kinds.is_door(cells[cell])]
+        doorways = [cell for cell, kind, _ in named if kinds.is_door(kind) and kinds.door_state(kind) == kinds.OPEN]
+        routes = Routes(heading, blocked, [cell for cell, _, _ in named], doorways)
         ways = {cell: routes.facing(cell) for cell, _, _ in named}
     if carried == kinds.EMPTY:
         things = [(name, ways[cell]) for cell, kind, name in named if not kinds.is_door(kind)]
