@@ -56,7 +56,8 @@ def starting_policy(params: Params, demos: list[Episode], seed: int) -> Checkpoi
         )
         return with_lora(policy, section.lora) if section.lora.rank else policy
     texts = {text for demo in demos for turn in demo.turns for text in (turn.observation, *turn.admissible)}
-    tokenizer = train_tokenizer(sorted(texts), section.context, world_spec(params.env.world).phrases)
+    spec = world_spec(params.env.world)
+    tokenizer = train_tokenizer(sorted(texts), section.context, spec.phrases, spec.entity)
     model = new_model(
         tokenizer,
         width=section.width,

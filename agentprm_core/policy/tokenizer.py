@@ -17,20 +17,21 @@ from transformers import PreTrainedTokenizerFast
 
 from agentprm_core.policy.prompt import ACT, BOS, END, PAD, UNK
 
-_ENTITY = re.compile(r"([a-z]+) (\d+)")
 
-
-def train_tokenizer(texts: Iterable[str], context: int, phrases: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+def train_tokenizer(
+    texts: Iterable[str], context: int, phrases: Sequence[str] = (), entity: str = "[a-z]+"
+) -> PreTrainedTokenizerFast:
     """A word-level tokenizer of ``texts`` (observations and actions) for sequences of up to ``context`` tokens.
 
     ``phrases`` (lower case, without articles and full stops: :class:`agentprm_core.worlds.base.WorldSpec`) become one
-    token each; where one starts another the longer counts.
+    token each; where one starts another the longer counts. ``entity`` (from there too) is the regular expression of
+    names that are one token with the number behind them.
 
     Every number up to the highest seen for its kind of entity gets a token, whether it was seen or not. Words never
     seen become ``<unk>``.
     """
     texts = list(texts)
-    split = "|".join([*sorted(map(re.escape, phrases), key=len, reverse=True), r"[a-z]+ \d+", r"[^\s]+"])
+    split = "|".join([*sorted(map(re.escape, phrases), key=len, reverse=True), rf"(?:{entity}) \d+", r"[^\s]+"])
     tokenizer = Tokenizer(WordLevel(unk_token=UNK))
     tokenizer.normalizer = normalizers.Sequence(
         [
@@ -44,7 +45,7 @@ def train_tokenizer(texts: Iterable[str], context: int, phrases: Sequence[str] =
         [pre_tokenizers.Split(Regex(split), "isolated"), pre_tokenizers.Split(Regex(r"^\s+$"), "removed")]
     )
     trainer = WordLevelTrainer(vocab_size=1_000_000, special_tokens=[PAD, UNK, BOS, ACT, END])
-    tokenizer.train_from_iterator([*texts, *_all_numbers(texts)], trainer)
+    tokenizer.train_from_iterator([*texts, *_all_numbers(texts, entity)], trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
@@ -57,9 +58,10 @@ def train_tokenizer(texts: Iterable[str], context: int, phrases: Sequence[str] =
     )
 
 
-def _all_numbers(texts: Iterable[str]) -> list[str]:
+def _all_numbers(texts: Iterable[str], entity: str) -> list[str]:
+    numbered = re.compile(rf"({entity}) (\d+)")
     highest: dict[str, int] = {}
     for text in texts:
-        for kind, number in _ENTITY.findall(text.lower()):
+        for kind, number in numbered.findall(text.lower()):
             highest[kind] = max(highest.get(kind, 0), int(number))
     return [f"{kind} {n}" for kind in sorted(highest) for n in range(1, highest[kind] + 1)]

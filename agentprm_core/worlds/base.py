@@ -110,6 +110,9 @@ class WorldSpec:
     """Our split (``train``, ``seen``, ``unseen``) → what the published data calls it."""
     phrases: tuple[str, ...] = ()
     """Lower-case phrases that the world says again and again: each one token of a from-scratch tokenizer."""
+    entity: str = "[a-z]+"
+    """Regular expression of the lower-case names that a number follows (``mug 1``): name and number are one token of a
+    from-scratch tokenizer. No capturing groups."""
     attributes: Mapping[str, Between | OneOf] = field(default_factory=dict)
     """What the gate of the stage ``games`` expects of ``Game.attributes``."""
     success: float = 1.0

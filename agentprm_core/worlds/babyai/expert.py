@@ -11,7 +11,11 @@ itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from agentprm_core.worlds.babyai.levels import make_environment
+from agentprm_core.worlds.babyai.maze import LEFT
+from agentprm_core.worlds.babyai.missions import DROP
 from agentprm_core.worlds.babyai.world import BabyAI
 from agentprm_core.worlds.base import NothingLeft, Observation
 
@@ -19,6 +23,22 @@ _DONE = 6
 """minigrid's action of an agent that thinks it is done."""
 _LONGEST = 400
 """Low-level actions that a plan may have."""
+
+
+class _Lost(Exception):
+    """The bot changes its mind for ever."""
+
+
+class _Goals(list):
+    """The bot's stack of goals, which it may not add to without end."""
+
+    left = 2_000
+
+    def append(self, goal: object) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise _Lost
+        super().append(goal)
 
 
 class Expert:
@@ -78,18 +98,40 @@ class Expert:
         environment.gen_obs = dict  # nobody reads the images: the bot looks at the maze
         plan: list[int] = []
         try:
+            done = iter(self._history)
+            if level.carrying:
+                plan += _empty_hands(environment, done)
             bot = BabyAIBot(environment)
+            bot.stack = _Goals(bot.stack)
             advice = bot.replan()
-            for action in self._history:
+            for action in done:
                 environment.step(action)
                 advice = bot.replan(action)
             while advice != _DONE and len(plan) < _LONGEST:
                 plan.append(int(advice))
-                ended = environment.step(advice)[2]
-                if ended:
+                reward = environment.step(advice)[1]
+                if reward > 0:  # a strict clause may say that all is lost, and yet the mission can be done
                     break
                 advice = bot.replan(advice)
-        except (AssertionError, DisappearedBoxError, TypeError, ValueError, AttributeError, IndexError) as e:
+        except (_Lost, AssertionError, DisappearedBoxError, TypeError, ValueError, AttributeError, IndexError) as e:
             FAIL.append((level.number, type(e).__name__, str(e)[:50]))
         return plan
+
+
+def _empty_hands(environment, done: Iterator[int]) -> list[int]:
+    """The bot cannot begin with something in its hands: what was done until the drop, else the actions to it."""
+    for action in done:
+        environment.step(action)
+        if environment.carrying is None:
+            return []
+    plan = []
+    for _ in range(4):
+        free = environment.grid.get(*environment.front_pos) is None
+        plan.append(DROP if free else LEFT)
+        environment.step(plan[-1])
+        if free:
+            break
+    return plan
+
+
 FAIL = []
