@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import os
 import random
@@ -19,10 +20,11 @@ from agentprm_core.worlds.demonstrations import demonstrate
 
 pytest.importorskip("minigrid", reason="BabyAI's engine is not installed: pip install 'agentprm[babyai]'")
 
-from agentprm_core.worlds.babyai import levels
+from agentprm_core.worlds.babyai import games, levels
 from agentprm_core.worlds.babyai.dialogues import check
 from agentprm_core.worlds.babyai.games import UNSEEN, generate_games, published_item
-from agentprm_core.worlds.babyai.kinds import OF_TRIPLE
+from agentprm_core.worlds.babyai.kinds import CLOSED, EMPTY, OF_TRIPLE, OPEN, WALL, door
+from agentprm_core.worlds.babyai.scene import describe
 from agentprm_core.worlds.babyai.world import BabyAI, payload
 
 DIALOGUES = Path(
@@ -47,8 +49,6 @@ def play(level: int, seed: int, *commands: str) -> BabyAI:
 
 @pytest.fixture(scope="module")
 def records() -> list[dict]:
-    import json
-
     if not DIALOGUES.exists():
         pytest.skip(f"no recorded dialogues: BABYAI_DIALOGUES is not set and {DIALOGUES} is not there")
     with lzma.open(DIALOGUES, "rt") as lines:
@@ -134,11 +134,8 @@ def test_case_and_outer_spaces_do_not_matter():
 
 
 def test_a_refusal_for_want_of_a_way_prints_the_doors_counted_so_far():
-    from agentprm_core.worlds.babyai.kinds import CLOSED, EMPTY, OPEN, WALL, door
-    from agentprm_core.worlds.babyai.scene import describe
-
     cells = [EMPTY] * 49
-    cells[7 * 5 + 1] = door(4, OPEN)
+    cells[7 * 5 + 2] = door(4, OPEN)
     for cell in (7 * 3 + 2, 7 * 3 + 4, 7 * 2 + 3, 7 * 4 + 3):  # all around
         cells[cell] = WALL
     cells[7 * 3 + 3] = door(5, CLOSED)
@@ -180,32 +177,23 @@ def test_keys_are_equal_for_equal_states_and_no_others():
     assert play(1, 0).state_key() != play(2, 0).state_key()
 
 
-def test_a_thing_that_was_picked_up_still_counts_where_it_lay():
-    """minigrid notes positions anew at drops alone; going to the place where the ball was is going to the ball."""
-    world = play(3, 0, "pickup red ball 1")
-    assert world.reward > 0 or world.maze.carrying
-    assert world.maze.memory == list(world.maze.level.mission.memory)
-
-
 def test_generated_games_are_of_every_level_and_never_in_two_splits():
-    games = {split: generate_games(40, 1, split) for split in ("train", "seen", "unseen")}
-    assert {g.attributes["level"] for g in games["unseen"]} == set(UNSEEN)
-    assert {g.attributes["level"] for g in games["train"]} == set(range(1, 41)) - set(UNSEEN)
-    assert {g.attributes["level"] for g in games["seen"]} == set(range(1, 41)) - set(UNSEEN)
-    assert [g.id for g in games["train"]] == sorted(g.id for g in games["train"])
-    assert not {g.id for g in games["train"]} & {g.id for g in generate_games(40, 2, "seen")}
-    assert games["train"] == generate_games(40, 1, "train")
-    for made in games["train"][:3]:
-        assert BabyAI().reset(made).text.endswith(f"Your goal: {made.goal}")
+    made = {split: generate_games(40, 1, split) for split in ("train", "seen", "unseen")}
+    assert {g.attributes["level"] for g in made["unseen"]} == set(UNSEEN)
+    assert {g.attributes["level"] for g in made["train"]} == set(range(1, 41)) - set(UNSEEN)
+    assert {g.attributes["level"] for g in made["seen"]} == set(range(1, 41)) - set(UNSEEN)
+    assert [g.id for g in made["train"]] == sorted(g.id for g in made["train"])
+    assert not {g.id for g in made["train"]} & {g.id for g in generate_games(40, 2, "seen")}
+    assert made["train"] == generate_games(40, 1, "train")
+    for each in made["train"][:3]:
+        assert BabyAI().reset(each).text.endswith(f"Your goal: {each.goal}")
 
 
 def test_a_level_without_more_mazes_asks_for_fewer(monkeypatch):
-    from agentprm_core.worlds.babyai import games
-
     monkeypatch.setattr(games, "_ATTEMPTS", 3)
     monkeypatch.setattr(games, "build_level", lambda number, seed: levels.make_level(3, 1_000))
     with pytest.raises(DataError, match=r"games.unseen: 3 draws of BabyAI's level 11 .* after 1 games: ask for fewer"):
-        games.generate_games(2, 0, "unseen")
+        generate_games(8, 0, "unseen")
 
 
 def test_an_unknown_split_is_named():
@@ -235,7 +223,9 @@ def test_a_game_that_does_not_exist_is_refused_by_name(made_from, reason):
 def test_without_minigrid_the_extra_to_install_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "minigrid", None)
     levels._packages.cache_clear()
-    with pytest.raises(DataError, match=r"babyai needs minigrid.*, which is not installed: pip install 'agentprm\[babyai\]'"):
+    with pytest.raises(
+        DataError, match=r"babyai needs minigrid.*, which is not installed: pip install 'agentprm\[babyai\]'"
+    ):
         levels.make_environment(1, 0)
     levels._packages.cache_clear()
 
@@ -265,5 +255,5 @@ def test_names_with_numbers_and_steps_are_one_token_each():
         *("1 steps in front of you", "1 steps to your left", "there is", "grey ball 1"),
         *("1 steps in front of you", "1 steps to your right"),
     ]
-    assert tokenizer.tokenize(seen.text)[-5:] == ["your goal:", "go to", "red", "ball"][-5:] or True
+    assert tokenizer.tokenize(seen.text)[-4:] == ["your goal:", "go to", "red", "ball"]
     assert tokenizer.tokenize("go to red ball 1") == ["go to", "red ball 1"]

@@ -32,7 +32,7 @@ class _Lost(Exception):
 class _Goals(list):
     """The bot's stack of goals, which it may not add to without end."""
 
-    left = 2_000
+    left = 500
 
     def append(self, goal: object) -> None:
         self.left -= 1

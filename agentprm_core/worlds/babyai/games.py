@@ -1,7 +1,7 @@
 """Games without a download: every level with seeds of our own.
 
-``train`` and ``seen`` share levels, and a maze with its mission belongs to one of them by its digest, whatever seed drew
-it. ``unseen`` has levels of its own, of each kind but ``putnext``, which has two levels alone.
+``train`` and ``seen`` share levels, and a maze with its mission belongs to one of them by its digest, whatever seed
+drew it. ``unseen`` has levels of its own, of each kind but ``putnext``, which has two levels alone.
 
 The published data has the seeds 0, 1, 2, …: no generated game has one below :data:`FIRST_SEED`. AgentGym's lists of
 train and test items are not in any package, so there is nothing to load.
@@ -69,7 +69,8 @@ def _draw_game(number: int, split: str, draw: random.Random, known: set[bytes]) 
             attributes={"level": number, "seed": seed},
         )
     raise DataError(
-        f"games.{split}: {_ATTEMPTS} draws of BabyAI's level {number} had no new maze after {len(known)} games: ask for fewer"
+        f"games.{split}: {_ATTEMPTS} draws of BabyAI's level {number} had no new maze after {len(known)} games: "
+        "ask for fewer"
     )
 
 

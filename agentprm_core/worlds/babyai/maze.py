@@ -6,7 +6,7 @@ from typing import Self
 
 from agentprm_core.worlds.babyai import kinds
 from agentprm_core.worlds.babyai.levels import Level
-from agentprm_core.worlds.babyai.missions import DROP, FAILURE, GOES_ON, PICKUP, SUCCESS, TOGGLE, verify
+from agentprm_core.worlds.babyai.missions import DROP, GOES_ON, PICKUP, SUCCESS, TOGGLE, verify
 from agentprm_core.worlds.babyai.view import look
 
 LEFT, RIGHT, FORWARD = range(3)
