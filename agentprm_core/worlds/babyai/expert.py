@@ -91,7 +91,7 @@ class Expert:
 
     def _bots_plan(self) -> list[int]:
         """The low-level actions that the bot would do from here to the end, fewer where it fails."""
-        from minigrid.utils.baby_ai_bot import BabyAIBot, DisappearedBoxError
+        from minigrid.utils.baby_ai_bot import BabyAIBot
 
         level = self._world.maze.level
         environment, _ = make_environment(level.number, level.seed)
@@ -113,8 +113,8 @@ class Expert:
                 if reward > 0:  # a strict clause may say that all is lost, and yet the mission can be done
                     break
                 advice = bot.replan(advice)
-        except (_Lost, AssertionError, DisappearedBoxError, TypeError, ValueError, AttributeError, IndexError) as e:
-            FAIL.append((level.number, type(e).__name__, str(e)[:50]))
+        except (AssertionError, TypeError, _Lost):
+            return plan  # the bot's own faults: an assertion, no place to drop what is in the way, no end
         return plan
 
 
@@ -132,6 +132,3 @@ def _empty_hands(environment, done: Iterator[int]) -> list[int]:
         if free:
             break
     return plan
-
-
-FAIL = []
