@@ -26,6 +26,7 @@ from agentprm_core.worlds.babyai.games import UNSEEN, generate_games, published_
 from agentprm_core.worlds.babyai.kinds import CLOSED, EMPTY, OF_TRIPLE, OPEN, WALL, door
 from agentprm_core.worlds.babyai.scene import describe
 from agentprm_core.worlds.babyai.world import BabyAI, payload
+from benchmarks.expert import measure
 
 DIALOGUES = Path(
     os.environ.get(
@@ -257,3 +258,11 @@ def test_names_with_numbers_and_steps_are_one_token_each():
     ]
     assert tokenizer.tokenize(seen.text)[-4:] == ["your goal:", "go to", "red", "ball"]
     assert tokenizer.tokenize("go to red ball 1") == ["go to", "red ball 1"]
+
+
+def test_the_experts_success_is_measured_by_level():
+    figures = measure("babyai", 6, "train", 1, "level", [10, 20])
+    assert figures["by"]["all"]["n"] == sum(row["n"] for level, row in figures["by"].items() if level != "all") == 6
+    assert figures["by"][3] == {"n": 1, "won": [1.0, 1.0]}
+    with pytest.raises(DataError, match="--by: 'colour' is not kind, nor an attribute of babyai: level, seed"):
+        measure("babyai", 6, "train", 1, "colour", [20])
