@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import random
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -219,6 +220,12 @@ def test_a_game_that_does_not_exist_is_refused_by_name(made_from, reason):
     with pytest.raises(UnsupportedGame) as refused:
         BabyAI().reset(replace(game(1, 0), payload=made_from))
     assert str(refused.value).startswith(reason)
+
+
+def test_the_spec_is_known_without_importing_minigrid():
+    known = "import sys; from agentprm_core.worlds import world_spec; world_spec('babyai').make()"
+    check_imports = "assert not {'minigrid', 'gymnasium', 'pygame'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", f"{known}; {check_imports}"], check=True)
 
 
 def test_without_minigrid_the_extra_to_install_is_named(monkeypatch):
