@@ -19,6 +19,7 @@ _OURS = {
     "alfworld-textworld": "agentprm_core.worlds.alfworld.spec:TEXTWORLD",
     "textcraft": "agentprm_core.worlds.textcraft.spec:TEXTCRAFT",
     "webshop": "agentprm_core.worlds.webshop.spec:WEBSHOP",
+    "babyai": "agentprm_core.worlds.babyai.spec:BABYAI",
 }
 
 
