@@ -17,6 +17,9 @@ GROUP = "agentprm.worlds"
 _OURS = {
     "alfworld": "agentprm_core.worlds.alfworld.spec:ALFWORLD",
     "alfworld-textworld": "agentprm_core.worlds.alfworld.spec:TEXTWORLD",
+    "arithmetic": "agentprm_core.worlds.arithmetic.spec:ARITHMETIC",
+    "gsm8k": "agentprm_core.worlds.gsm8k.spec:GSM8K",
+    "mmlu": "agentprm_core.worlds.mmlu.spec:MMLU",
 }
 
 
