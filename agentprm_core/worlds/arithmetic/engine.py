@@ -1,8 +1,8 @@
 """Plays a word problem: ``compute A + B`` merges two numbers in sight, ``answer N`` ends the episode.
 
-In sight are the problem's numbers, in the order of the text. A command uses its two up, and their result comes first in
-sight, so that a chain goes on as ``compute RESULT …``. Results are whole numbers from 1 to :data:`LIMIT`; a command with
-another result is not admissible. The reward is 1 for the right answer.
+In sight are the problem's numbers, in the order of the text. A command uses its two up, and their result comes first
+in sight, so that a chain goes on as ``compute RESULT …``. Results are whole numbers from 1 to :data:`LIMIT`; a command
+with another result is not admissible. The reward is 1 for the right answer.
 """
 
 from __future__ import annotations

@@ -6,14 +6,13 @@ import re
 from decimal import Decimal
 
 _NUMBER = re.compile(r"[-−]?(?:\d+(?:\.\d*)?|\.\d+)")
-_DROPPED = str.maketrans("", "", ", $€£%*")
+_DROPPED = str.maketrans("", "", ",$€£%*")
 
 
 def normalise(text: str) -> str | None:
     """A number without commas, currency, percent, blanks, a full stop after it and zeros at its end: ``$1,080.00.`` →
     ``1080``. None where it is no number."""
-    bare = text.strip().translate(_DROPPED)
-    bare = bare.removesuffix(".")
+    bare = text.strip().translate(_DROPPED).strip().removesuffix(".")
     if not _NUMBER.fullmatch(bare):
         return None
     number = Decimal(bare.replace("−", "-"))

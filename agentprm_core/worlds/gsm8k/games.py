@@ -27,6 +27,8 @@ _HELD_OUT = 16
 
 
 def kind(steps: int) -> str:
+    if steps == 1:
+        return "1 step"
     return f"{steps} steps" if steps < MOST_STEPS else f"{MOST_STEPS} steps or more"
 
 
@@ -42,7 +44,7 @@ def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
     games = [
         _game(f"{where}, line {number}", line, split)
         for where, text in published_files(root, lambda file: file == name, f"GSM8K ({name})")
-        for number, line in enumerate(text.splitlines(), start=1)
+        for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1)
     ]
     chosen = {game.id: game for game in games if split == "test" or _held_out(game) == (split == "held_out")}
     return sorted(chosen.values(), key=lambda game: game.id)[:limit]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
 
 
 def _rows(where: str, text: str) -> Iterator[tuple[str, list[str]]]:
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
             if row != _COLUMNS:
