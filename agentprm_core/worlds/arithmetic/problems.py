@@ -34,20 +34,7 @@ _SENTENCES = {
     "share": ("{who} splits the {what} into {n} equal parts, one of which is kept.",),
 }
 _PEOPLE = ("Ann", "Ben", "Carla", "Dan", "Eva", "Finn", "Gina", "Hugo", "Ida", "Jack", "Kim", "Leo")
-_THINGS = (
-    "apples",
-    "books",
-    "cards",
-    "coins",
-    "eggs",
-    "marbles",
-    "pears",
-    "pens",
-    "shells",
-    "stamps",
-    "stones",
-    "toys",
-)
+_THINGS = ("apples", "books", "cards", "coins", "eggs", "marbles", "pears", "pens", "shells", "stamps", "toys")
 
 _ATTEMPTS = 10_000
 _SEEN = 8
@@ -119,9 +106,10 @@ def _number(rng: random.Random, operation: str, value: int) -> int | None:
         return rng.randint(2, 40) if value + 40 <= LIMIT else None
     if operation == "take":
         return rng.randint(2, min(value - 2, 60)) if value > 4 else None
-    fits = [
-        n for n in range(2, 6) if (value * n <= LIMIT if operation == "times" else not value % n and value // n > 1)
-    ]
+    if operation == "times":
+        fits = [n for n in range(2, 6) if value * n <= LIMIT]
+    else:
+        fits = [n for n in range(2, 6) if value % n == 0 and value // n > 1]
     return rng.choice(fits) if fits else None
 
 

@@ -35,20 +35,30 @@ def normalise(text: str) -> str | None:
 
 
 def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
-    """The games of ``split`` (``dev``, ``test``), at most ``limit``, sorted by id; a question that is there twice in a
-    subject is one game. Raises DataError: no such split, no file, a row that is no question."""
+    """The games of ``split`` (``dev``, ``test``), at most ``limit``, sorted by id.
+
+    A question that is there twice, in one subject or in two, is one game, and one of ``dev`` is not in ``test``: of the
+    14,042 published test rows 13,932 are games. Raises DataError: no such split, no file, a row that is no question.
+    """
     if split not in SPLITS:
         raise DataError(f"mmlu: {split!r} is not one of {', '.join(SPLITS)}")
-    ending = f"_{split}.csv"
-    games = {}
+    found = _read(root, "dev")
+    if split == "test":
+        found = {asked: game for asked, game in _read(root, "test").items() if asked not in found}
+    return sorted(found.values(), key=lambda game: game.id)[:limit]
+
+
+def _read(root: Path, split: str) -> dict[str, Game]:
+    """Payload → game."""
+    ending, games = f"_{split}.csv", {}
     for where, text in published_files(root, lambda name: name.endswith(ending), f"MMLU (SUBJECT{ending})"):
         subject = Path(where).name.removesuffix(ending)
         if subject not in GROUP_OF:
             raise DataError(f"{where}: {subject!r} is not a subject of MMLU")
         for place, row in _rows(where, text):
             game = _game(place, row, subject, split)
-            games[game.id] = game
-    return sorted(games.values(), key=lambda game: game.id)[:limit]
+            games.setdefault(game.payload, game)
+    return games
 
 
 def _rows(where: str, text: str) -> Iterator[tuple[str, list[str]]]:
