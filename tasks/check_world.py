@@ -25,6 +25,8 @@ from agentprm_core.worlds.check_spec import game_faults, generated, missing
 from agentprm_core.worlds.checking import CHECKS, Report, check_world
 
 _SEED = 1
+_LAST = ("deterministic", "clones_independent", "keys_sound")
+"""Of the JSON object, before the times."""
 _SHARED = Path("../shared/data/later")
 
 
@@ -107,14 +109,12 @@ def _figures(report: Report, faults: Sequence[str], notes: Sequence[str]) -> Map
         "world": report.world,
         "games": report.games,
         "steps": report.steps,
-        **{check: report.holds(check) for check in CHECKS if check not in ("deterministic", "clones_independent")},
+        **{check: report.holds(check) for check in CHECKS if check not in _LAST},
         "faults": [*faults, *report.faults.values()],
         "missing": list(notes),
         "expert_success": report.expert_success,
         "expert_actions": report.expert_actions,
-        "deterministic": report.holds("deterministic"),
-        "clones_independent": report.holds("clones_independent"),
-        "keys_sound": report.holds("keys_sound"),
+        **{check: report.holds(check) for check in _LAST},
         "steps_per_s": report.steps_per_s and round(report.steps_per_s),
         "clone_us": report.clone_us and round(report.clone_us, 2),
         "episode_kb": report.episode_kb and round(report.episode_kb, 2),

@@ -106,22 +106,24 @@ def _choose(rng: random.Random, walk: Walk) -> str:
 
 
 def _is_observation(seen: object, where: str, faults: Faults) -> bool:
-    right = isinstance(seen, Observation)
-    faults.expect(right, "observations", f"{where}: a {type(seen).__name__}, not an Observation")
-    return right
+    """Whether it has the types that a play goes on with."""
+    if not isinstance(seen, Observation):
+        faults.add("observations", f"{where}: a {type(seen).__name__}, not an Observation")
+        return False
+    listed = seen.admissible
+    tuple_of_texts = isinstance(listed, tuple) and all(isinstance(command, str) for command in listed)
+    faults.expect(tuple_of_texts, "observations", f"{where}: admissible must be a tuple of strings: {listed!r:.80}")
+    faults.expect(isinstance(seen.text, str), "observations", f"{where}: the text {seen.text!r} is not a string")
+    return tuple_of_texts and isinstance(seen.text, str)
 
 
 def _look(walk: Walk, faults: Faults) -> None:
     """Whether the last observation is one as the contract has it."""
     seen = walk.seen[-1]
     where = f"{walk.game.id}, " + (f"after {walk.commands[-1]!r}" if walk.commands else "after reset")
-    faults.expect(isinstance(seen.text, str), "observations", f"{where}: the text {seen.text!r} is not a string")
     listed = seen.admissible
-    faults.expect(
-        isinstance(listed, tuple) and list(listed) == sorted(set(listed)),
-        "observations",
-        f"{where}: admissible commands must be a sorted tuple, each once: {listed!r:.80}",
-    )
+    in_order = list(listed) == sorted(set(listed))
+    faults.expect(in_order, "observations", f"{where}: admissible must be sorted, each once: {listed!r:.80}")
     faults.expect(isinstance(seen.done, bool), "observations", f"{where}: done is {seen.done!r}, not a bool")
     right = isinstance(seen.reward, float | int) and 0 <= seen.reward <= 1
     faults.expect(right, "rewards", f"{where}: the reward {seen.reward!r} is not in [0, 1]")

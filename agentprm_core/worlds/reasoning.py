@@ -31,7 +31,7 @@ class Reasoning:
     def reset(self, game: Game) -> Observation:
         try:
             said = json.loads(game.payload)
-            question, answer = said["question"], self._normalise(said["answer"])
+            question, answer = said["question"], self._normalise(str(said["answer"]))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise UnsupportedGame(f"{game.id}: the payload is not a question and an answer ({error!r})") from None
         if answer is None:
