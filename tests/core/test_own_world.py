@@ -66,7 +66,8 @@ from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.check_spec import game_faults
 params = load_params()
 spec = world_spec(params.env.world)
-games = {split: spec.generate(getattr(params.games, split), params.seed, split) for split in ("train", "seen", "unseen")}
+counts = {split: getattr(params.games, split) for split in ("train", "seen", "unseen")}
+games = {split: spec.generate(count, params.seed, split) for split, count in counts.items()}
 print(spec.name, [len(found) for found in games.values()], list(game_faults(spec, games)))
 """
 
