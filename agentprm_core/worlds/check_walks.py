@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from agentprm_core.types import Game
-from agentprm_core.worlds.base import OPEN, NothingLeft, Observation, World, WorldSpec, admits
+from agentprm_core.worlds.base import OPEN, Expert, NothingLeft, Observation, World, WorldSpec, admits
 from agentprm_core.worlds.replay import Replayed
 
 NONSENSE = "xyzzy the plugh"
@@ -70,15 +70,15 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
     if not walk.seen:
         return walk
     _look(walk, faults)
-    expert = spec.expert(world, game, 0, 0.0) if guided and spec.expert else None
-    done = None
+    expert = done = None
+    if guided and spec.expert:
+        with faults.raised("expert", f"{game.id}: the expert"):
+            expert = spec.expert(world, game, 0, 0.0)
     while not walk.seen[-1].done and len(walk.commands) < spec.max_turns:
         seen, command = walk.seen[-1], None
         if expert is not None:
-            try:
-                command = expert.act(seen, done)
-            except NothingLeft:
-                expert = None
+            command = _advice(expert, seen, done, game, faults)
+            expert = expert if command is not None else None
         if command is None or rng.random() < _MISTAKES:
             command = NONSENSE if seen.admissible and rng.random() < _NONSENSE_SHARE else _choose(rng, walk)
         done, after = command, None
@@ -93,6 +93,16 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
         _look(walk, faults)
         _accepted(walk, isinstance(world, Replayed), faults)
     return walk
+
+
+def _advice(expert: Expert, seen: Observation, done: str | None, game: Game, faults: Faults) -> str | None:
+    """What the expert would do; None where it gives up or fails."""
+    with faults.raised("expert", f"{game.id}: the expert"):
+        try:
+            return expert.act(seen, done)
+        except NothingLeft:
+            pass
+    return None
 
 
 def _choose(rng: random.Random, walk: Walk) -> str:

@@ -322,6 +322,20 @@ def test_an_expert_that_gives_up_wins_nothing() -> None:
     assert not report.faults
 
 
+def test_an_expert_that_raises_is_a_fault_and_ends_nothing() -> None:
+    class Broken:
+        def act(self, seen: Observation, done: str | None = None) -> str:
+            raise ZeroDivisionError("no plan")
+
+    def unborn(*_: object) -> Broken:
+        raise OSError("no map")
+
+    report = check(Stairs, expert=lambda *_: Broken())
+    assert failed(report) == {"expert"} and "raised ZeroDivisionError: no plan" in report.faults["expert"]
+    assert report.steps > 12
+    assert "raised OSError: no map" in check(Stairs, expert=unborn).faults["expert"]
+
+
 def test_splits_that_share_games_and_kinds_that_are_none() -> None:
     def careless(count: int, seed: int, split: str) -> list[Game]:
         return [replace(game, payload=game.id.split("/")[1], kind="fall") for game in generate(count, seed, split)]
