@@ -39,7 +39,6 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.games < 1:
         parser.error(f"--games: {asked.games} is not allowed: 1 or more")
-    sys.path.insert(0, os.getcwd())  # somebody's own module lies where they are, also under an installed command
     try:
         spec = world_spec(asked.world)
         games, faults, notes = _games(spec, asked.games, asked.root)
