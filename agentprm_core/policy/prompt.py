@@ -163,9 +163,10 @@ def _encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, .
 def chat_message(
     observation: str, first: bool, admissible: Sequence[str], instruction: str, steering: bool = False
 ) -> str:
-    """What the user says at a turn, in the ``chat`` format."""
+    """What the user says at a turn, in the ``chat`` format. Without admissible commands any text is one."""
     opening = f"{instruction} {_FORM}".lstrip() + _STEERING * steering if first else ""
-    return f"{opening}{observation}\n\nAdmissible commands:\n" + "\n".join(admissible)
+    listed = "\n\nAdmissible commands:\n" + "\n".join(admissible) if admissible else ""
+    return f"{opening}{observation}{listed}"
 
 
 def chat_reply(action: str, reason: str) -> str:

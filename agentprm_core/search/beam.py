@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from agentprm_core.errors import DataError
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.progress import progress
 from agentprm_core.rollout import Start, settled_heap
@@ -30,6 +31,7 @@ from agentprm_core.search.scorer import Scorer
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Turn
 from agentprm_core.worlds import Observation, World, world_spec
+from agentprm_core.worlds.base import admits
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,16 @@ class BeamSearch:
     def search(self, starts: Iterable[Start], *, world_name: str, max_turns: int) -> Iterator[Episode]:
         """The path found for each start, as games end. ``Episode.extra``: ``score``, ``cost``, ``world_steps``.
 
-        Raises ValueError for a start with actions to replay.
+        Raises:
+            ValueError: a start with actions to replay.
+            DataError: a world that cannot be cloned.
         """
         starts = list(starts)
+        if not world_spec(world_name).clones:
+            raise DataError(
+                f"env.world: {world_name} cannot be cloned, which beam search needs; Best-of-N by turn needs no clones "
+                "(best_of_16 in evaluate.decoding and method.search)"
+            )
         waiting, beams = iter(starts), []
         with settled_heap(), progress(len(starts), "game") as bar:
             try:
@@ -259,7 +268,7 @@ def _node(child: _Child, place: _Place) -> _Node:
     """Without seats yet."""
     parent, choice = child.parent, child.choice
     before = parent.place.observation
-    valid = choice.action in before.admissible
+    valid = admits(before.admissible, choice.action)
     turn = Turn(before.text, choice.action, before.admissible, valid, parent.place.key, choice.reason)
     log_probs = (*parent.log_probs, choice.log_prob)
     return _Node(place, (*parent.turns, turn), log_probs, child.score, child.worth, (*parent.been, place.key))

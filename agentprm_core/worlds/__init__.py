@@ -20,6 +20,9 @@ _OURS = {
     "textcraft": "agentprm_core.worlds.textcraft.spec:TEXTCRAFT",
     "webshop": "agentprm_core.worlds.webshop.spec:WEBSHOP",
     "babyai": "agentprm_core.worlds.babyai.spec:BABYAI",
+    "arithmetic": "agentprm_core.worlds.arithmetic.spec:ARITHMETIC",
+    "gsm8k": "agentprm_core.worlds.gsm8k.spec:GSM8K",
+    "mmlu": "agentprm_core.worlds.mmlu.spec:MMLU",
 }
 
 

@@ -8,8 +8,10 @@ A world is one folder (or one module) with one :class:`WorldSpec`. ``agentprm_co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -36,6 +38,21 @@ class Observation(NamedTuple):  # made at every turn, in half of a frozen datacl
     """What the episode has earned so far, in [0, 1]."""
     done: bool = False
     """Whether the episode is over, with success or without. Stepping further is the caller's mistake."""
+
+
+def admits(admissible: tuple[str, ...], command: str) -> bool:
+    """Whether ``command`` means something where these commands are admissible: one of them, a template filled in, or
+    any text that is not blank where none are listed."""
+    if command in admissible:
+        return True
+    if not admissible:
+        return bool(command.strip())
+    return any(OPEN in listed and _template(listed).fullmatch(command) for listed in admissible)
+
+
+@lru_cache(maxsize=4096)
+def _template(listed: str) -> re.Pattern[str]:
+    return re.compile(".+".join(map(re.escape, listed.split(OPEN))), re.DOTALL)
 
 
 class World(Protocol):
@@ -126,3 +143,6 @@ class WorldSpec:
     """Actions an episode, as the papers that use the world have it."""
     expert_turns: int = 50
     """Actions that an expert may take to demonstrate."""
+    clones: bool = True
+    """Whether ``World.clone`` works. Searches and labels that step copies of a world refuse one that says no. A world
+    that is deterministic can be copied by replay: :mod:`agentprm_core.worlds.replay`."""

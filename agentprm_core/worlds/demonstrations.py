@@ -7,7 +7,7 @@ import random
 from agentprm_core.errors import DataError
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import NothingLeft, World
+from agentprm_core.worlds.base import NothingLeft, World, admits
 
 
 def demonstrate(
@@ -32,7 +32,8 @@ def demonstrate(
             action = expert.act(seen, done)
         except NothingLeft:
             break
-        done = mistakes.choice(seen.admissible) if corrupt and mistakes.random() < corrupt else action
-        turns.append(Turn(seen.text, done, seen.admissible, done in seen.admissible, world.state_key()))
+        mistaken = bool(corrupt) and bool(seen.admissible) and mistakes.random() < corrupt
+        done = mistakes.choice(seen.admissible) if mistaken else action
+        turns.append(Turn(seen.text, done, seen.admissible, admits(seen.admissible, done), world.state_key()))
         seen = world.step(done)
     return Episode(game.id, 0, seed, tuple(turns), seen.reward >= spec.success, reward=seen.reward)

@@ -14,6 +14,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import UnsupportedGame, World, make_world
 from agentprm_core.worlds.alfworld.expert import Expert
 from agentprm_core.worlds.alfworld.households import generate_games
+from agentprm_core.worlds.base import admits
 
 WORLDS = ("alfworld", "alfworld-textworld")
 
@@ -156,6 +157,25 @@ def test_state_keys_are_the_same_in_every_process(engine: str, games: list[Game]
     world.reset(games[0])
     world.step(command)
     assert elsewhere.stdout.strip() == world.state_key()
+
+
+@pytest.mark.parametrize(
+    ("admissible", "command", "means"),
+    [
+        (("look",), "look", True),
+        (("look",), "loo", False),
+        (("click[buy now]", "search[…]"), "search[red shoes]", True),
+        (("click[buy now]", "search[…]"), "search[]", False),
+        (("click[buy now]", "search[…]"), "click[red shoes]", False),
+        (("get … …",), "get 2 oak logs", True),
+        (("a.c",), "abc", False),
+        (("a.…",), "abc", False),
+        ((), "any line", True),
+        ((), " ", False),
+    ],
+)
+def test_what_is_admissible(admissible: tuple[str, ...], command: str, means: bool) -> None:
+    assert admits(admissible, command) == means
 
 
 def test_an_unknown_engine_is_named() -> None:

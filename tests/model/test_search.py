@@ -1,11 +1,13 @@
 """Search plays what its scorer likes best, and costs no more than it must."""
 
+import dataclasses
 import math
 import random
 
 import pytest
 import torch
 
+from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.prm.model import new_prm
@@ -395,3 +397,12 @@ def test_widths_out_of_range_are_refused(prm):
         BeamSearch(sampler(), scorer(prm), width=0, samples=4)
     with pytest.raises(ValueError, match="at least one sample, not 0"):
         BestOfN(sampler(), prm, samples=0)
+
+
+def test_a_world_that_cannot_be_cloned_is_refused_by_name_and_best_of_n_plays_it(toy_engine, prm, monkeypatch):
+    monkeypatch.setattr(toy, "TOY", dataclasses.replace(toy.TOY, clones=False))
+    monkeypatch.delattr(toy.ToyWorld, "clone")
+    said = "env.world: toy cannot be cloned, which beam search needs; Best-of-N by turn needs no clones"
+    with pytest.raises(DataError, match=said):
+        searched(prm, toy_engine, 2, 2)
+    assert len(played(BestOfN(sampler(), prm, samples=2), toy_engine, GAMES, max_turns=3)) == len(GAMES)

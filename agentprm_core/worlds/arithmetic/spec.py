@@ -1,0 +1,74 @@
+"""What the rest of the system knows of the arithmetic world."""
+
+from __future__ import annotations
+
+from agentprm_core.types import Game
+from agentprm_core.worlds.arithmetic.engine import Arithmetic, problem
+from agentprm_core.worlds.arithmetic.problems import DISTRACTORS, STEPS, generate_games
+from agentprm_core.worlds.base import Between, NothingLeft, Observation, World, WorldSpec
+
+_PHRASES = (
+    "compute",
+    "answer",
+    "that makes",
+    "makes that",
+    "makes",
+    "your task is to: say how many",
+    "has",
+    "then has",
+    "buys",
+    "finds",
+    "is given",
+    "given",
+    "loses",
+    "sells",
+    "gives away",
+    "away",
+    "that",
+    "times as many",
+    "splits",
+    "into",
+    "equal parts one of which is kept",
+    "nothing happens",
+)
+"""Every word that a number follows is one: the number is then a token of its own, the same one in the text, in the
+commands and in the results, so that a small policy can copy it."""
+
+
+class ChainExpert:
+    """Does the chain that the problem was made from; gives up where a mistake has used up a number of it."""
+
+    def __init__(self, game: Game) -> None:
+        self._chain = problem(game).chain
+        self._at = 0
+        self._said: str | None = None
+
+    def act(self, seen: Observation, done: str | None = None) -> str:
+        if self._said is not None and done in (None, self._said):
+            self._at += 1
+        self._said = self._chain[self._at]
+        if self._said not in seen.admissible:
+            raise NothingLeft(f"{self._said!r} cannot be done any more")
+        return self._said
+
+
+def _expert(world: World, game: Game, seed: int, knowledge: float) -> ChainExpert:
+    return ChainExpert(game)
+
+
+ARITHMETIC = WorldSpec(
+    name="arithmetic",
+    make=Arithmetic,
+    generate=generate_games,
+    kinds=tuple(f"{steps} steps" for steps in STEPS),
+    instruction="You solve a word problem a step at a time. Each number is used once; not all are needed.",
+    expert=_expert,
+    phrases=_PHRASES,
+    attributes={
+        "length": Between(STEPS[0], STEPS[-1], "steps of the chain"),
+        "distractor": Between(DISTRACTORS[0], DISTRACTORS[-1], "sentences that do not matter"),
+    },
+    max_turns=10,
+    expert_turns=10,
+)
+"""Generated word problems."""

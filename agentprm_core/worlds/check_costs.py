@@ -1,0 +1,71 @@
+"""What a world costs: steps a second, microseconds a clone, kilobytes an episode."""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+
+from agentprm_core.types import Game
+from agentprm_core.worlds.base import World
+
+Played = Sequence[tuple[Game, Sequence[str]]]
+"""Games, and commands that can be done in each."""
+
+_SECONDS = 0.3
+_WORLDS_A_GAME = 5
+
+
+def steps_per_second(make: Callable[[], World], played: Played) -> float:
+    """Of CPU time, the admissible commands included, resets not."""
+    world, spent, steps = make(), 0.0, 0
+    while spent < _SECONDS:
+        for game, commands in played:
+            world.reset(game)
+            started = time.process_time()
+            for command in commands:
+                world.step(command)
+            spent += time.process_time() - started
+            steps += len(commands)
+    return steps / spent
+
+
+def clone_microseconds(make: Callable[[], World], played: Played) -> float:
+    """CPU time of a clone in the middle of an episode, the mean over episodes."""
+    world, total = make(), 0.0
+    for game, commands in played:
+        _play(world, game, commands[: len(commands) // 2])
+        clones, started = 0, time.process_time()
+        while (spent := time.process_time() - started) < _SECONDS / len(played):
+            world.clone()
+            clones += 1
+        total += spent / clones
+    return total / len(played) * 1e6
+
+
+def episode_kilobytes(make: Callable[[], World], played: Played) -> float:
+    """Python memory that a world holds at the end of an episode, its last observation included; what worlds share and
+    keep is not counted."""
+    for game, commands in played:
+        _play(make(), game, commands)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        live = []
+        for game, commands in played:
+            for _ in range(_WORLDS_A_GAME):
+                world = make()
+                live.append((world, _play(world, game, commands)))
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return held / len(live) / 1024
+
+
+def _play(world: World, game: Game, commands: Sequence[str]):
+    seen = world.reset(game)
+    for command in commands:
+        seen = world.step(command)
+    return seen

@@ -1,0 +1,116 @@
+"""Does a world keep the contract (:mod:`agentprm_core.worlds.base`)? Plays it, and says in plain lines what is wrong.
+
+Each game is played once at random, every other one along the expert where there is one. What was seen is then
+asked for again: in a fresh world and in the same one (deterministic), and beside clones that go other ways. What cannot
+be seen from outside is taken on trust: two states that always behave alike may be one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentprm_core.types import Game
+from agentprm_core.worlds.base import NothingLeft, WorldSpec
+from agentprm_core.worlds.check_costs import clone_microseconds, episode_kilobytes, steps_per_second
+from agentprm_core.worlds.check_keys import keys_agree, keys_elsewhere
+from agentprm_core.worlds.check_walks import NONSENSE, Faults, clones, plays_again, walk_game
+
+CHECKS = {
+    "plays": "reset and step raise nothing",
+    "observations": "text, sorted commands each once, done as a bool",
+    "rewards": "in [0, 1]",
+    "accepts": "every admissible command does something",
+    "refuses": f"{NONSENSE!r} changes nothing",
+    "deterministic": "the same actions lead to the same observations, in a fresh world and after a reset",
+    "clones_independent": "a clone answers as the world does, and neither changes the other",
+    "keys_sound": "equal keys behave alike, replays and other processes have the same keys, games share none",
+    "expert": "plays without an error",
+}
+"""Each check, and what holds where it finds nothing."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found. ``faults``: of each check that failed, the first place and how many there are."""
+
+    world: str
+    games: int
+    steps: int
+    faults: dict[str, str]
+    unchecked: dict[str, str]
+    """Checks that could not be made, and why."""
+    expert_success: float | None
+    """Share of the games that the expert won within ``expert_turns``; None without an expert."""
+    expert_actions: float | None
+    """The mean number of its actions in the games it won."""
+    steps_per_s: float | None
+    clone_us: float | None
+    episode_kb: float | None
+
+    def holds(self, check: str) -> bool | None:
+        """Whether ``check`` found nothing; None where it was not made."""
+        return None if check in self.unchecked else check not in self.faults
+
+
+def check_world(spec: WorldSpec, games: Sequence[Game], *, name: str | None = None, seed: int = 0) -> Report:
+    """Plays ``games`` (at least one) of ``spec``. ``name``: how another process finds the spec, to compare its keys."""
+    if not games:
+        raise ValueError("check_world needs a game to play")
+    faults, unchecked = Faults(), {}
+    walks = [walk_game(spec, game, random.Random(f"{seed}/{i}"), i % 2 == 1, faults) for i, game in enumerate(games)]
+    walks = [walk for walk in walks if walk.commands]
+    if not walks:
+        unchecked |= dict.fromkeys(("deterministic", "clones_independent", "keys_sound"), "no game could be played")
+    alike = [walk for walk in walks if plays_again(spec, walk, faults)]
+    if not spec.clones:
+        unchecked["clones_independent"] = "the spec says clones=False"
+    elif walks and not alike:
+        unchecked["clones_independent"] = "no game was played twice alike"
+    else:
+        for i, walk in enumerate(alike):
+            with faults.raised("clones_independent", f"{walk.game.id}: a clone"):
+                clones(spec, walk, random.Random(f"{seed}/clones/{i}"), faults)
+    keys_agree(walks, faults)
+    if alike and name is not None:
+        keys_elsewhere(name, alike[0], faults)
+    success, actions = _expert(spec, games, faults, unchecked)
+    played = [(walk.game, walk.commands) for walk in alike]
+    cloned = played and spec.clones and "clones_independent" not in faults.said()
+    return Report(
+        world=spec.name,
+        games=len(games),
+        steps=sum(len(walk.commands) for walk in walks),
+        faults={check: line for check, line in faults.said().items() if check not in unchecked},
+        unchecked=unchecked,
+        expert_success=success,
+        expert_actions=actions,
+        steps_per_s=steps_per_second(spec.make, played) if played else None,
+        clone_us=clone_microseconds(spec.make, played) if cloned else None,
+        episode_kb=episode_kilobytes(spec.make, played) if played else None,
+    )
+
+
+def _expert(
+    spec: WorldSpec, games: Sequence[Game], faults: Faults, unchecked: dict[str, str]
+) -> tuple[float | None, float | None]:
+    """(share of games won, mean actions of those)."""
+    if spec.expert is None:
+        unchecked["expert"] = "the spec has none"
+        return None, None
+    lengths = []
+    for game in games:
+        with faults.raised("expert", f"{game.id}: the expert"):
+            world, actions = spec.make(), 0
+            seen, last = world.reset(game), None
+            expert = spec.expert(world, game, 0, 0.0)
+            while not seen.done and actions < spec.expert_turns:
+                try:
+                    last = expert.act(seen, last)
+                except NothingLeft:
+                    break
+                seen, actions = world.step(last), actions + 1
+            if seen.reward >= spec.success:
+                lengths.append(actions)
+    return len(lengths) / len(games), sum(lengths) / len(lengths) if lengths else None

@@ -1,0 +1,124 @@
+"""Does a world keep the contract? Plays it and says in plain lines what is wrong and what is missing.
+
+    python -m tasks.check_world alfworld
+    python -m tasks.check_world my_package.my_module:SPEC --games 50 --json
+
+The games are generated, or where the world has no generator those of ``--root``, of the environment variable
+``NAME_DATA``, or of ../shared/data/later/NAME.tar.xz. Exits with 1 where something is wrong. ``--json``: the last line
+is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agentprm_core.errors import DataError
+from agentprm_core.types import Game
+from agentprm_core.worlds import WorldSpec, world_spec
+from agentprm_core.worlds.check_spec import game_faults, generated, missing
+from agentprm_core.worlds.checking import CHECKS, Report, check_world
+
+_SEED = 1
+_LAST = ("deterministic", "clones_independent", "keys_sound")
+"""Of the JSON object, before the times."""
+_SHARED = Path("../shared/data/later")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tasks.check_world", description=__doc__.split("\n")[0])
+    parser.add_argument("world", help="a name, or package.module:SPEC")
+    parser.add_argument("--games", type=int, default=20, help="how many are played (default 20)")
+    parser.add_argument("--root", type=Path, help="the published games of a world that has no generator")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    asked = parser.parse_args()
+    if asked.games < 1:
+        parser.error(f"--games: {asked.games} is not allowed: 1 or more")
+    try:
+        spec = world_spec(asked.world)
+        games, faults, notes = _games(spec, asked.games, asked.root)
+    except DataError as error:
+        sys.exit(f"check_world: {error}")
+    faults += game_faults(spec, games)
+    report = check_world(spec, games["train"], name=asked.world, seed=_SEED)
+    notes += missing(spec)
+    for line in _lines(report, faults, notes):
+        print(line)
+    if asked.json:
+        print(json.dumps(_figures(report, faults, notes)))
+    sys.exit(1 if report.faults or faults else 0)
+
+
+def _games(spec: WorldSpec, count: int, root: Path | None) -> tuple[dict[str, list[Game]], list[str], list[str]]:
+    """Games by split, what is wrong with them, and what is missing."""
+    if root is None:
+        try:
+            return *generated(spec, count, _SEED), []
+        except DataError as error:
+            reason = error
+    if spec.load is None:
+        raise reason if root is None else DataError(f"--root: {spec.name} has no published games")
+    root = root or _published_root(spec, reason)
+    found = {split: spec.load(root, theirs, None) for split, theirs in spec.published_splits.items()}
+    notes = [f"no generator: games are those of {root}"]
+    return {split: _drawn(games, count) for split, games in found.items()}, [], notes
+
+
+def _drawn(games: Sequence[Game], count: int) -> list[Game]:
+    return sorted(random.Random(_SEED).sample(games, min(count, len(games))), key=lambda game: game.id)
+
+
+def _published_root(spec: WorldSpec, reason: DataError) -> Path:
+    named, shared = os.environ.get(f"{spec.name.upper()}_DATA"), _SHARED / f"{spec.name}.tar.xz"
+    if named is None and not shared.exists():
+        raise DataError(f"{reason}, or give --root")
+    return Path(named) if named else shared
+
+
+def _lines(report: Report, faults: Sequence[str], notes: Sequence[str]) -> list[str]:
+    lines = [
+        f"{report.world}: {report.games} games, {report.steps} steps",
+        *_verdict("games", "as the spec says", faults),
+    ]
+    for check, right in CHECKS.items():
+        if report.holds(check) is None:
+            lines.append(f"  --   {check}: not checked, {report.unchecked[check]}")
+        else:
+            lines += _verdict(check, right, [report.faults[check]] if check in report.faults else [])
+    if report.expert_success is not None:
+        mean = "" if report.expert_actions is None else f", with {report.expert_actions:.1f} actions in the mean"
+        lines.append(f"  the expert wins {report.expert_success:.0%} of {report.games} games{mean}")
+    if report.steps_per_s is not None:
+        clone = "" if report.clone_us is None else f", {report.clone_us:.1f} µs a clone"
+        lines.append(f"  {report.steps_per_s:,.0f} steps a second{clone}, {report.episode_kb:.1f} KB an episode")
+    return [*lines, *(f"  missing: {line}" for line in notes)]
+
+
+def _verdict(check: str, right: str, faults: Sequence[str]) -> list[str]:
+    return [f"  BAD  {check}: {line}" for line in faults] or [f"  ok   {check}: {right}"]
+
+
+def _figures(report: Report, faults: Sequence[str], notes: Sequence[str]) -> Mapping[str, object]:
+    return {
+        "world": report.world,
+        "games": report.games,
+        "steps": report.steps,
+        **{check: report.holds(check) for check in CHECKS if check not in _LAST},
+        "faults": [*faults, *report.faults.values()],
+        "missing": list(notes),
+        "expert_success": report.expert_success,
+        "expert_actions": report.expert_actions,
+        **{check: report.holds(check) for check in _LAST},
+        "steps_per_s": report.steps_per_s and round(report.steps_per_s),
+        "clone_us": report.clone_us and round(report.clone_us, 2),
+        "episode_kb": report.episode_kb and round(report.episode_kb, 2),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,431 @@
+"""The check of a world: what it says of sound worlds, and of worlds that are wrong in one way each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from agentprm_core.errors import DataError
+from agentprm_core.types import Game
+from agentprm_core.worlds import check_costs, world_spec
+from agentprm_core.worlds.base import Between, NothingLeft, Observation, WorldSpec, admits
+from agentprm_core.worlds.check_spec import game_faults, generated, missing
+from agentprm_core.worlds.checking import CHECKS, Report, check_world
+from agentprm_core.worlds.replay import Replayed
+from tasks import check_world as command
+
+LISTED = ("down", "up")
+END = 3
+
+
+class Stairs:
+    """A sound world: from step 0 up to step 3, which wins, or down from it."""
+
+    def reset(self, game: Game) -> Observation:
+        self.game, self.at = game.id, 0
+        return self.look("You stand at 0.")
+
+    def step(self, command: str) -> Observation:
+        if command not in LISTED:
+            return self.look("Nothing happens.")
+        self.at = max(self.at + (1 if command == "up" else -1), -END)
+        return self.look(f"You stand at {self.at}.")
+
+    def look(self, text: str) -> Observation:
+        won = self.at == END
+        return Observation(text, LISTED, float(won), won)
+
+    def clone(self) -> Self:
+        other = type(self)()
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def state_key(self) -> str:
+        return f"{self.game}/{self.at}"
+
+
+class Climber:
+    def act(self, seen: Observation, done: str | None = None) -> str:
+        return "up"
+
+
+def generate(count: int, seed: int, split: str) -> list[Game]:
+    return [Game(f"{split}/{i}", "stairs", split, "climb", "climb to the top", f"{split}{i}") for i in range(count)]
+
+
+SPEC = WorldSpec(
+    name="stairs",
+    make=Stairs,
+    generate=generate,
+    kinds=("climb",),
+    instruction="Climb.",
+    expert=lambda world, game, seed, knowledge: Climber(),
+    max_turns=12,
+)
+GAMES = generate(4, 0, "train")
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times are not what is tested."""
+    monkeypatch.setattr(check_costs, "_SECONDS", 0.01)
+
+
+def check(make: Callable[[], object], **changes: object) -> Report:
+    return check_world(replace(SPEC, make=make, **changes), GAMES)
+
+
+def failed(report: Report) -> set[str]:
+    return set(report.faults)
+
+
+def test_a_sound_world() -> None:
+    report = check(Stairs)
+    assert not report.faults and not report.unchecked
+    assert all(report.holds(name) for name in CHECKS)
+    assert (report.games, report.expert_success, report.expert_actions) == (4, 1.0, 3.0)
+    assert report.steps > 12 and report.steps_per_s > 1000 and report.clone_us > 0 and report.episode_kb > 0
+
+
+def test_a_replayed_world_is_sound() -> None:
+    class Engine:
+        def __init__(self) -> None:
+            self.stairs = Stairs()
+
+        def reset(self, game: Game) -> Observation:
+            return self.stairs.reset(game)
+
+        def step(self, command: str) -> Observation:
+            return self.stairs.step(command)
+
+    assert not check(lambda: Replayed(Engine)).faults
+
+
+class Raises(Stairs):
+    def step(self, command: str) -> Observation:
+        if self.at == 1:
+            raise KeyError("the third door")
+        return super().step(command)
+
+
+def test_a_world_that_raises_in_step_is_said_with_game_step_and_command() -> None:
+    report = check(Raises)
+    assert "plays" in failed(report)
+    assert report.faults["plays"].startswith("train/")
+    assert "('up'): raised KeyError: 'the third door'" in report.faults["plays"]
+    assert "the expert raised KeyError" in report.faults["expert"]
+
+
+class RaisesAtReset(Stairs):
+    def reset(self, game: Game) -> Observation:
+        raise OSError("no such level")
+
+
+def test_a_world_that_cannot_be_reset() -> None:
+    report = check(RaisesAtReset)
+    assert "reset raised OSError: no such level" in report.faults["plays"]
+    assert report.holds("deterministic") is None
+    assert (report.steps, report.steps_per_s, report.clone_us, report.episode_kb) == (0, None, None, None)
+
+
+class Pays(Stairs):
+    def look(self, text: str) -> Observation:
+        return super().look(text)._replace(reward=7.0 if self.at == END else 0.0)
+
+
+def test_a_reward_of_seven() -> None:
+    report = check(Pays)
+    assert failed(report) == {"rewards"}
+    assert "the reward 7.0 is not in [0, 1]" in report.faults["rewards"]
+
+
+class ClonesItself(Stairs):
+    def clone(self) -> Self:
+        return self
+
+
+class SharesItsState(Stairs):
+    def reset(self, game: Game) -> Observation:
+        self.path: list[int] = []
+        return super().reset(game)
+
+    def step(self, command: str) -> Observation:
+        self.path.append(self.at)
+        return super().step(command)
+
+    def look(self, text: str) -> Observation:
+        return super().look(f"{text} {len(self.path)} steps so far.")
+
+    def state_key(self) -> str:
+        return f"{super().state_key()}/{len(self.path)}"
+
+
+class ForgetsInClones(Stairs):
+    def clone(self) -> Self:
+        other = super().clone()
+        other.at = 0
+        return other
+
+
+class ClonesRaise(Stairs):
+    def clone(self) -> Self:
+        raise NotImplementedError("cannot be copied")
+
+
+@pytest.mark.parametrize("make", [ClonesItself, SharesItsState, ForgetsInClones, ClonesRaise])
+def test_clones_that_are_not_independent(make: type) -> None:
+    report = check(make)
+    assert "clones_independent" in failed(report)
+    assert report.holds("deterministic") and report.clone_us is None
+
+
+def test_a_clone_that_raises_says_what() -> None:
+    assert "raised NotImplementedError: cannot be copied" in check(ClonesRaise).faults["clones_independent"]
+
+
+def test_a_world_that_says_it_has_no_clones_is_not_asked_for_one() -> None:
+    report = check(ClonesRaise, clones=False)
+    assert not report.faults
+    assert report.holds("clones_independent") is None and report.clone_us is None
+    assert any(line.startswith("no clones: no beam search") for line in missing(replace(SPEC, clones=False)))
+
+
+class Random(Stairs):
+    def step(self, command: str) -> Observation:
+        seen = super().step(command)
+        return seen._replace(text=f"{seen.text} It is {random.random()} o'clock.")
+
+
+class Remembers(Stairs):
+    resets = 0
+
+    def reset(self, game: Game) -> Observation:
+        self.resets += 1
+        return super().reset(game)._replace(text=f"Episode {self.resets}.")
+
+
+@pytest.mark.parametrize(("make", "place"), [(Random, "in a fresh world"), (Remembers, "after a reset")])
+def test_a_world_that_is_not_deterministic(make: type, place: str) -> None:
+    report = check(make)
+    assert place in report.faults["deterministic"]
+    assert "and is now" in report.faults["deterministic"]
+
+
+def _keyed(key: Callable[[Stairs], str]) -> type:
+    return type("Keyed", (Stairs,), {"state_key": key})
+
+
+_counter = itertools.count()
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (lambda world: world.game, "share a key and differ|under one key and lead to different states"),
+        (lambda world: str(world.at), "are two games and share a key"),
+        (lambda world: str(next(_counter)), "changes nothing, and the key is another|the key is another"),
+        (lambda world: hash(world.at), "state_key is 0, not a string"),
+    ],
+)
+def test_keys_that_are_not_sound(key: Callable, said: str) -> None:
+    report = check(_keyed(key))
+    assert "keys_sound" in failed(report)
+    assert any(part in report.faults["keys_sound"] for part in said.split("|")), report.faults
+
+
+class CountsNonsense(SharesItsState):
+    def clone(self) -> Self:
+        other = super().clone()
+        other.path = list(self.path)
+        return other
+
+
+def test_a_key_that_changes_where_nothing_does() -> None:
+    report = check_world(replace(SPEC, make=CountsNonsense), generate(40, 0, "train"))
+    assert failed(report) == {"keys_sound"}
+    assert "changes nothing, and the key is another" in report.faults["keys_sound"]
+
+
+def _looks(**changes: object) -> type:
+    return type("Looks", (Stairs,), {"look": lambda self, text: Stairs.look(self, text)._replace(**changes)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"admissible": ("up", "down")}, "must be sorted, each once"),
+        ({"admissible": ["down", "up"]}, "must be a tuple of strings"),
+        ({"admissible": ("down", "up", "up")}, "must be sorted, each once"),
+        ({"text": None}, "the text None is not a string"),
+        ({"done": 0}, "done is 0, not a bool"),
+    ],
+)
+def test_observations_that_are_none(changes: dict, said: str) -> None:
+    report = check(_looks(**changes))
+    assert said in report.faults["observations"]
+
+
+def test_a_step_that_returns_no_observation() -> None:
+    class Pair(Stairs):
+        def step(self, command: str):
+            return "text", 0.0
+
+    assert "a tuple, not an Observation" in check(Pair).faults["observations"]
+
+
+def test_a_listed_command_that_does_nothing() -> None:
+    assert "'jump' is listed as admissible" in check(_looks(admissible=("down", "jump", "up"))).faults["accepts"]
+
+
+def test_a_command_that_is_not_listed_and_works() -> None:
+    class Obliging(Stairs):
+        def step(self, command: str) -> Observation:
+            return super().step(command if command in LISTED else "up")
+
+    report = check_world(replace(SPEC, make=Obliging), generate(40, 0, "train"))
+    assert "is not admissible and changes commands, reward or done" in report.faults.get(
+        "refuses", ""
+    ) or "changes nothing, and the key is another" in report.faults.get("keys_sound", "")
+
+
+def test_templates_and_free_text_are_filled() -> None:
+    class Shop(Stairs):
+        said: tuple[str, ...] = ()
+
+        def step(self, command: str) -> Observation:
+            Shop.said += (command,)
+            return super().step("up" if admits(("search[…]",), command) else command)
+
+    report = check_world(
+        replace(SPEC, make=type("S", (Shop,), {"look": _looks(admissible=("search[…]",)).look})), GAMES
+    )
+    assert "accepts" not in report.faults
+    assert any(command.startswith("search[") and "…" not in command for command in Shop.said)
+
+
+def test_an_expert_that_gives_up_wins_nothing() -> None:
+    class Quitter:
+        def act(self, seen: Observation, done: str | None = None) -> str:
+            raise NothingLeft("tired")
+
+    report = check(Stairs, expert=lambda *_: Quitter())
+    assert (report.expert_success, report.expert_actions) == (0.0, None)
+    assert not report.faults
+
+
+def test_an_expert_that_raises_is_a_fault_and_ends_nothing() -> None:
+    class Broken:
+        def act(self, seen: Observation, done: str | None = None) -> str:
+            raise ZeroDivisionError("no plan")
+
+    def unborn(*_: object) -> Broken:
+        raise OSError("no map")
+
+    report = check(Stairs, expert=lambda *_: Broken())
+    assert failed(report) == {"expert"} and "raised ZeroDivisionError: no plan" in report.faults["expert"]
+    assert report.steps > 12
+    assert "raised OSError: no map" in check(Stairs, expert=unborn).faults["expert"]
+
+
+def test_splits_that_share_games_and_kinds_that_are_none() -> None:
+    def careless(count: int, seed: int, split: str) -> list[Game]:
+        return [replace(game, payload=game.id.split("/")[1], kind="fall") for game in generate(count, seed, split)]
+
+    spec = replace(SPEC, generate=careless, attributes={"height": Between(1, 9, "steps")}, name="steps")
+    games, lines = generated(spec, 3, 0)
+    assert lines == []
+    said = "\n".join(game_faults(spec, games))
+    assert "train and seen share 3 games" in said
+    assert "train/0: its kind 'fall' is not one of the spec's: climb" in said
+    assert "train/0: its world is 'stairs', the spec's name is 'steps'" in said
+    assert "train/0: its attribute height is None, and the spec expects Between(low=1, high=9" in said
+
+
+def test_a_generator_that_draws_anew_and_one_that_has_one_split() -> None:
+    def fickle(count: int, seed: int, split: str) -> list[Game]:
+        if split != "train":
+            raise DataError("there is only train")
+        return generate(count, seed, f"{split}{random.random()}")
+
+    _, lines = generated(replace(SPEC, generate=fickle), 3, 0)
+    assert "no games of the split seen: there is only train" in lines
+    assert "generate(3, 0, 'train') returns other games the second time" in lines
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "alfworld"])
+def test_our_worlds_are_sound(name: str) -> None:
+    spec = world_spec(name)
+    games, lines = generated(spec, 4, 1)
+    report = check_world(spec, games["train"], name=name)
+    assert not report.faults and not lines and not list(game_faults(spec, games))
+    assert report.expert_success == 1.0
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command in a process, in the folder of somebody's module."""
+    root = Path(command.__file__).resolve().parents[1]
+    code = f"import sys; sys.path.append({str(root)!r}); from tasks.check_world import main; main()"
+    asked = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(asked, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+MODULE = """
+from dataclasses import replace
+from agentprm_core.worlds.base import Observation
+from tests.core.test_check_world import SPEC, Stairs
+
+class Hashed(Stairs):
+    def state_key(self):
+        return f"{hash(self.game)}/{self.at}"
+
+SOUND = SPEC
+HASHED = replace(SPEC, make=Hashed)
+"""
+
+
+def test_the_command_on_a_module_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    ran = run("mine:SOUND", "--games", "3", "--json", folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout.splitlines()[-1])
+    last = ["deterministic", "clones_independent", "keys_sound", "steps_per_s", "clone_us", "episode_kb"]
+    assert list(said)[-6:] == last
+    assert said["deterministic"] is said["clones_independent"] is said["keys_sound"] is True
+    assert "  ok   deterministic: the same actions" in ran.stdout
+    assert "missing: no published games" in ran.stdout
+
+
+def test_keys_that_differ_by_process(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    ran = run("mine:HASHED", "--games", "2", "--json", folder=tmp_path)
+    assert ran.returncode == 1
+    assert json.loads(ran.stdout.splitlines()[-1])["keys_sound"] is False
+    assert "  BAD  keys_sound: train/0: another process has other keys" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere", "check_world: env.world: 'nowhere' is not one of alfworld"),
+        ("mine:NOTHING", "check_world: env.world: 'mine:NOTHING' cannot be imported"),
+    ],
+)
+def test_a_world_that_is_not_there_is_one_line(name: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("")
+    ran = run(name, folder=tmp_path)
+    assert ran.returncode == 1 and ran.stderr.startswith(said) and ran.stderr.count("\n") == 1
+
+
+def test_a_world_without_generator_and_data_says_which_data(tmp_path: Path) -> None:
+    ran = run("gsm8k", folder=tmp_path)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("check_world: gsm8k has no generator") and "--root" in ran.stderr

@@ -1,0 +1,94 @@
+"""docs/your-own-world.md does what it says: its files are written, its check is run, its campaign started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.frame import layout
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/your-own-world.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def blocks(kind: str) -> list[str]:
+    return [text for found, text in BLOCKS if found == kind]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository's working parts with the page's files in it."""
+    folder = tmp_path_factory.mktemp("own_world")
+    for part in ("agentprm_core", "tasks"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("params.yaml", "dvc.yaml"):
+        shutil.copy(ROOT / file, folder)
+    (folder / "profiles").mkdir()
+    (folder / "lamps.py").write_text(blocks("python")[0])
+    (folder / "lake.py").write_text(blocks("python")[1])
+    (folder / "profiles/lamps.yaml").write_text(blocks("yaml")[0])
+    return folder
+
+
+def run(project: Path, program: str, *arguments: str) -> str:
+    """What a line of the page prints, run in the project."""
+    assert program == "python"
+    unset = {"PYTHONPATH", "MLFLOW_TRACKING_URI"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"MLFLOW_DISABLE_TELEMETRY": "true", "GX_ANALYTICS_ENABLED": "false"}
+    asked = [sys.executable, *arguments]
+    ran = subprocess.run(asked, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def test_the_world_is_short() -> None:
+    assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) < 80
+
+
+def test_the_check_finds_nothing(project: Path) -> None:
+    (line,) = blocks("console")[0].splitlines()
+    said = run(project, *line.split())
+    assert said.startswith("lamps: 20 games, ") and "BAD" not in said
+    assert "the expert wins 100% of 20 games" in said
+
+
+GENERATE = """
+from tasks.frame.params import load_params
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.check_spec import game_faults
+params = load_params()
+spec = world_spec(params.env.world)
+counts = {split: getattr(params.games, split) for split in ("train", "seen", "unseen")}
+games = {split: spec.generate(count, params.seed, split) for split, count in counts.items()}
+print(spec.name, [len(found) for found in games.values()], list(game_faults(spec, games)))
+"""
+
+
+def test_its_numbers_are_those_that_params_may_hold(project: Path) -> None:
+    write, repro, summary = blocks("console")[1].splitlines()
+    assert (repro, summary) == ("dvc repro", "python -m flows.summary")
+    run(project, *write.split())
+    assert run(project, "python", "-c", GENERATE) == "lamps [1500, 100, 100] []\n"
+
+
+@pytest.mark.slow
+def test_the_campaign_starts(project: Path) -> None:
+    """Up to the demonstrations: the stages after them are the same for every world."""
+    run(project, *blocks("console")[1].splitlines()[0].split())
+    for stage in ("games", "demos"):
+        run(project, "python", "-m", f"tasks.{stage}")
+    assert (project / layout.DEMOS).exists()
+
+
+def test_the_environment_of_gymnasium(project: Path) -> None:
+    pytest.importorskip("gymnasium", reason="gymnasium is not installed")
+    said = run(project, *["python", "-m", "tasks.check_world", "lake:SPEC", "--games", "3"])
+    assert said.startswith("lake: 3 games, ") and "BAD" not in said
