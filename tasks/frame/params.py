@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from agentprm_core import worlds
 from agentprm_core.errors import DataError
-from agentprm_core.worlds import world_names, world_spec
+from agentprm_core.worlds import world_module, world_names, world_spec
 from tasks.frame.odds import at_odds
 
 PARAMS = Path("params.yaml")
@@ -51,6 +52,14 @@ def _known_world(name: str) -> str:
     return name
 
 
+def _holds_the_world(code: str, info: ValidationInfo) -> str:
+    module = world_module(info.data.get("world", ""))
+    folder = Path(*module.split(".")[:-1]).as_posix()
+    if module.startswith(f"{worlds.__name__}.") and code != folder:
+        raise PydanticCustomError("code", "Input should be {folder}", {"folder": folder})
+    return code
+
+
 class Compute(Section):
     device: Literal["cpu", "cuda"]
     threads: Count
@@ -69,6 +78,8 @@ class Compute(Section):
 class Env(Section):
     world: Annotated[str, AfterValidator(_known_world)]
     """A name, or ``package.module:SPEC``."""
+    code: Annotated[str, AfterValidator(_holds_the_world)]
+    """The folder or file of the world's code: a dep of every stage that can play it."""
     max_turns: Annotated[int, Field(ge=1, le=200, strict=True)]
 
 
