@@ -43,8 +43,8 @@ def work(stage: Stage) -> None:
     tables = []
     for split, games in _splits(stage).items():
         for way in ways:
-            section = params.evaluate
-            search = Search(way, play_settings(params), section.temperature, params.critic.prior, params.critic.gamma)
+            weights = {"prior": params.critic.prior, "gamma": params.critic.gamma}
+            search = Search(way, play_settings(params), params.rollout.temperature, **weights)
             tables.append(_outcomes(stage, split, games, search, policy, prm, world_model))
     outcomes = pa.concat_tables(tables)
     write_table(outcomes, layout.outcomes(stage.iteration))

@@ -1,5 +1,5 @@
 """Ways of playing by name: ``greedy``, ``sample``, ``best_of_16``, ``best_trajectory_of_16``, ``beam_4x4``,
-``lookahead_of_8x1``.
+``lookahead_of_8x1``. A temperature may follow: ``best_of_16@0.7``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class DecodingConfig:
     width: int = 1
     samples: int = 1
     depth: int = 0
+    temperature: float | None = None
+    """Of samples; None: that of whoever asks."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -48,12 +50,14 @@ class DecodingConfig:
     @property
     def name(self) -> str:
         """What the ``decoding`` column says."""
-        return {
+        at = "" if self.temperature is None else f"@{self.temperature:g}"
+        plain = {
             "best_of_n": f"best_of_{self.n}",
             "best_trajectory": f"best_trajectory_of_{self.n}",
             "beam": f"beam_{self.width}x{self.samples}",
             "lookahead": f"lookahead_of_{self.n}x{self.depth}",
         }.get(self.method, self.method)
+        return plain + at
 
     @property
     def is_search(self) -> bool:
@@ -62,9 +66,12 @@ class DecodingConfig:
 
 def decoding(name: str) -> DecodingConfig:
     """The way of playing of this name. Raises ValueError where there is none; says which forms there are."""
+    plain, _, temperature = name.partition("@")
+    at = float(temperature) if re.fullmatch(r"\d+(\.\d+)?", temperature) else None
     for method, pattern in _NAMES.items():
-        if found := re.fullmatch(pattern, name):
-            return DecodingConfig(method, **{part: int(value) for part, value in found.groupdict().items()})
+        if (found := re.fullmatch(pattern, plain)) and (at is None) == ("@" not in name):
+            sizes = {part: int(value) for part, value in found.groupdict().items()}
+            return DecodingConfig(method, **sizes, temperature=at)
     raise ValueError(
         f"{name!r} is not one of greedy, sample, best_of_N, best_trajectory_of_N, beam_NxM (N nodes, M samples of "
         "each), lookahead_of_NxD (N samples, D steps ahead)"

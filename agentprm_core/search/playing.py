@@ -90,6 +90,7 @@ class Search:
     way: DecodingConfig
     settings: PlaySettings
     temperature: float
+    """Of samples, where the way of playing has none of its own."""
     prior: float = 0.0
     """τ of score + τ log π̂, in all searches but ``best_trajectory``; 0 chooses by the score alone."""
     gamma: float = 1.0
@@ -102,7 +103,9 @@ class Search:
     @property
     def sampling(self) -> float:
         """The sampler's temperature."""
-        return 0.0 if self.way.method == "greedy" else self.temperature
+        if self.way.method == "greedy":
+            return 0.0
+        return self.temperature if self.way.temperature is None else self.way.temperature
 
     def slots(self, policy: Checkpoint) -> int:
         width = self.way.width if self.way.method == "beam" else 1
@@ -227,7 +230,7 @@ def _ahead(
     context, most = settings.context_of(policy), settings.max_action_tokens
     seats = max(1, search.slots(policy) // (1 + way.n))
     futures = seats * (1 + way.n)
-    how = {"context": context, "temperature": search.temperature, "max_action_tokens": most}
+    how = {"context": context, "temperature": search.sampling, "max_action_tokens": most}
     player = Lookahead(
         Sampler(policy, slots=seats, constrained=settings.constrained, **how),
         Sampler(policy, slots=futures, constrained=False, **how),

@@ -31,6 +31,11 @@ def world_names() -> tuple[str, ...]:
     return (*_OURS, *sorted(point.name for point in entry_points(group=GROUP)))
 
 
+def world_module(name: str) -> str:
+    """The module that has the spec of a world of ours, or of anybody's ``package.module:ATTRIBUTE``."""
+    return _OURS.get(name, name).partition(":")[0]
+
+
 @cache
 def world_spec(name: str) -> WorldSpec:
     """The spec of a world by its name, or by ``package.module:ATTRIBUTE``.
@@ -57,4 +62,13 @@ def make_world(name: str) -> World:
     return world_spec(name).make()
 
 
-__all__ = ["Observation", "UnsupportedGame", "World", "WorldSpec", "make_world", "world_names", "world_spec"]
+__all__ = [
+    "Observation",
+    "UnsupportedGame",
+    "World",
+    "WorldSpec",
+    "make_world",
+    "world_module",
+    "world_names",
+    "world_spec",
+]

@@ -34,7 +34,7 @@ from agentprm_core.methods.update_base import UpdateConfig
 from agentprm_core.plays import Branch, Explore
 from agentprm_core.policy.starting import ModelConfig, PublishedModel, ScratchModel
 from agentprm_core.search.decoding_config import decoding
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import world_module, world_spec
 from tasks.frame.odds import at_odds
 from tasks.frame.validation import Refused, build
 
@@ -82,6 +82,8 @@ class Env:
 
     world: str
     """A name, or ``package.module:SPEC`` of anybody's own."""
+    code: str
+    """The world's folder or file: an edit of it makes stages stale, an edit of another world does not."""
     max_turns: Turns
     """Actions an episode."""
 
@@ -90,6 +92,12 @@ class Env:
             world_spec(self.world)
         except DataError as error:
             raise ValueError(_allowed(error).removeprefix("env.")) from None
+        module = world_module(self.world)
+        folder = "/".join(module.split(".")[:-1])
+        if module.startswith("agentprm_core.worlds.") and self.code != folder:
+            raise ValueError(f"code: {self.code!r} is not allowed: {folder}, where {self.world} is")
+        if not Path(self.code).exists():
+            raise ValueError(f"code: {self.code!r} is not allowed: a folder or file that is there")
 
 
 @dataclass(frozen=True)
@@ -155,8 +163,8 @@ class Evaluate:
     """How policies are measured, on all held-out games."""
 
     decoding: tuple[str, ...]
-    """Ways of playing; the first decides the champion, on ``unseen`` where there are such games."""
-    temperature: Temperature
+    """Ways of playing, with a temperature behind ``@`` where it is not the rollouts'. The first decides the champion, on
+    ``unseen`` where there are such games."""
     also: Also | None
 
     def __post_init__(self) -> None:

@@ -50,6 +50,7 @@ def test_the_default_parameters_are_valid():
             "quick",
             "env.world: 'quick' is not allowed: should be one of alfworld, alfworld-textworld",
         ),
+        ("env.code", "worlds", "env.code: 'worlds' is not allowed: should be agentprm_core/worlds/alfworld"),
         ("sft.epochs", "many", "sft.epochs: 'many' is not allowed: should be a valid number"),
         ("rollout", 3, "rollout: 3 is not allowed: a section with the keys games, episodes_per_game"),
         ("model.heads", 3, "model.heads: 3 is not allowed: a divisor of model.width"),

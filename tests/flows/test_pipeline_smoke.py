@@ -41,7 +41,8 @@ def project(folder: Path) -> Path:
     folder.mkdir()
     for part in ("agentprm_core", "tasks"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "dvc.yaml", folder)
+    for name in ("dvc.yaml", "requirements.lock"):
+        shutil.copy(ROOT / name, folder)
     params = overridden(
         yaml.safe_load((ROOT / PARAMS).read_text()), yaml.safe_load((ROOT / "profiles/smoke.yaml").read_text())
     )
