@@ -20,6 +20,7 @@ from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import Observation, World, world_spec
+from agentprm_core.worlds.base import admits
 
 YOUNG = 10_000
 """New objects between two collections while episodes are played; Python's 700 are fewer than one tick makes."""
@@ -193,7 +194,7 @@ def _go_on(player: Player, seat: int, play: _Play, max_turns: int) -> bool | Non
 def _step(player: Player, seat: int, play: _Play, action: str, reason: str) -> None:
     player.tell(seat, action, reason)
     seen = play.observation
-    valid = action in seen.admissible
+    valid = admits(seen.admissible, action)
     play.turns.append(Turn(seen.text, action, seen.admissible, valid, play.world.state_key(), reason))
     play.observation = play.world.step(action)
 

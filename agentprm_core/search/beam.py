@@ -31,6 +31,7 @@ from agentprm_core.search.scorer import Scorer
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Turn
 from agentprm_core.worlds import Observation, World, world_spec
+from agentprm_core.worlds.base import admits
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +263,7 @@ def _node(child: _Child, place: _Place) -> _Node:
     """Without seats yet."""
     parent, choice = child.parent, child.choice
     before = parent.place.observation
-    valid = choice.action in before.admissible
+    valid = admits(before.admissible, choice.action)
     turn = Turn(before.text, choice.action, before.admissible, valid, parent.place.key, choice.reason)
     log_probs = (*parent.log_probs, choice.log_prob)
     return _Node(place, (*parent.turns, turn), log_probs, child.score, child.worth, (*parent.been, place.key))

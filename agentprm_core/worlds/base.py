@@ -8,6 +8,7 @@ A world is one folder (or one module) with one :class:`WorldSpec`. ``agentprm_co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,15 @@ class Observation(NamedTuple):  # made at every turn, in half of a frozen datacl
     """What the episode has earned so far, in [0, 1]."""
     done: bool = False
     """Whether the episode is over, with success or without. Stepping further is the caller's mistake."""
+
+
+def admits(admissible: tuple[str, ...], command: str) -> bool:
+    """Whether ``command`` is one of these, or one of their templates filled with text; any is where there is none."""
+    if command in admissible or not admissible:
+        return True
+    parts = (filter(None, re.split(f"({OPEN})+", one)) for one in admissible if OPEN in one)
+    templates = ("".join(".+" if part == OPEN else re.escape(part) for part in of_one) for of_one in parts)
+    return any(re.fullmatch(template, command, re.DOTALL) for template in templates)
 
 
 class World(Protocol):
