@@ -6,21 +6,24 @@ Constrained decoding draws from the trie's tokens only, reads tokens that have n
 guesses the token under which most commands lie (``go to``). Free decoding draws from the whole vocabulary, and guesses
 what must follow in an admissible command.
 
-Several samples of one state are drawn from the same logits and part only where they differ.
+Where a world takes any text (no command is listed) constrained decoding is free decoding. In a template (``search[…]``)
+free text is drawn from the whole vocabulary but for marks, until a token that begins what follows in the template, or
+until the action has ``max_action_tokens``; then the rest follows.
+
+Several samples of one state are drawn from the same logits and part only where they differ. What plays
+(:mod:`agentprm_core.policy.sampler`) and what proposes (:mod:`agentprm_core.improve.proposals`) walk by the same lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
-import torch
-
+from agentprm_core.policy.drawing import EVERYTHING, AllBut, Allowed
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node
+from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node, Text
+from agentprm_core.worlds.base import OPEN
 
 
 class Decision(NamedTuple):  # a search makes tens of thousands, and a frozen dataclass is slower to make
@@ -35,13 +38,25 @@ class Decision(NamedTuple):  # a search makes tens of thousands, and a frozen da
     """How many of the samples it stands for."""
 
 
+class Said(NamedTuple):
+    """A whole action of some samples of a line."""
+
+    decision: Decision
+    samples: tuple[int, ...]
+    keep: int
+    rest: tuple[int, ...]
+    """Its tokens are the first ``keep`` of the line's and these, up to and with the stop token if it ended."""
+
+
 @dataclass(slots=True)
 class Line:
     """A partial action: the path is cut to ``keep`` tokens, ``feed`` is read, and ``samples`` are drawn after it."""
 
+    way: Constrained | Free
+    """Who knows how it goes on."""
     keep: int
     feed: tuple[int, ...]
-    end: Node | Leaf | None
+    end: Node | Text | Leaf | None
     """Where ``feed`` leads in the trie, what :class:`Constrained` guesses of it left out; None off it."""
     samples: tuple[int, ...]
     log_prob: float
@@ -61,68 +76,118 @@ class Progress:
     """What came of a line's draws."""
 
     lines: list[Line] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
 
 
 class Constrained:
     """Only admissible commands are said; nothing is drawn where one token may follow."""
 
-    def __init__(self, policy: Checkpoint) -> None:
-        self._tries = CommandTries(policy)
+    def __init__(self, policy: Checkpoint, max_action_tokens: int, guessing: bool = True) -> None:
+        """``guessing``: whether lines read ahead, for those who can take back what was read."""
+        self._tries, self._renderer, self._most = CommandTries(policy), policy.renderer, max_action_tokens
+        self._free, self._guessing = Free(policy, max_action_tokens, guessing), guessing
 
     def longest(self, admissible: tuple[str, ...]) -> int:
         """Tokens an action may have, its end not counted. Raises :class:`Unspeakable` where none can be said."""
-        return self._tries.speakable(admissible).longest
+        if not admissible:
+            return self._most
+        trie = self._tries.speakable(admissible)
+        return trie.longest + self._most if trie.opens else trie.longest
 
-    def start(self, admissible: tuple[str, ...], samples: int) -> Line | Decision:
-        """The first line, or the decision where there is only one."""
-        root = self._tries.speakable(admissible).root
+    def start(self, admissible: tuple[str, ...], samples: int) -> Line | Said:
+        """The first line, or the action where there is only one."""
+        if not admissible:
+            return self._free.start(admissible, samples)
+        root, numbers = self._tries.speakable(admissible).root, tuple(range(samples))
         if isinstance(root.end, Leaf):
-            return Decision(root.end.command, "", 0.0, samples)
-        return _guessing(0, root.forced, root.end, tuple(range(samples)), 0.0, 0)
+            return Said(Decision(root.end.command, "", 0.0, samples), numbers, 0, root.forced)
+        return self._line(0, root.forced, root.end, numbers, 0.0, 0)
 
-    def allowed(self, line: Line) -> list[tuple[int, ...]]:
-        """The tokens to draw from at each of its places; draws are indices into them."""
+    def allowed(self, line: Line) -> list[Allowed]:
+        """What may be drawn at each of its places."""
+        length = line.keep + len(line.feed)
         if not line.guessed:
-            return [line.end.tokens]
+            return [self._after(line.end, length)]
         _, edge = line.end.likely
-        return [line.end.tokens, edge.end.tokens]
+        return [self._after(line.end, length - line.guessed), self._after(edge.end, length)]
 
     def advance(self, line: Line, path: Sequence[int], draws: Iterator[tuple[int, float]]) -> Progress:
-        """``draws`` are (index, log-probability) of each sample at the first place, then of each at the guess;
-        ``path`` is what the cache holds of the action."""
+        """``draws`` are (token, log-probability) of each sample at the first place, then of each at the guess;
+        ``path`` is what was read of the action."""
         progress = Progress()
         if not line.guessed:
-            _go_on(progress, line.end, len(path), _groups(line.samples, draws), line.log_prob, line.depth)
+            groups = _groups(line.samples, draws)
+            self._go_on(progress, line.end, path, len(path), groups, line.log_prob, line.depth)
             return progress
         guess, edge = line.end.likely
         others, agreed = [], []
         for group in _groups(line.samples, draws):
-            (agreed if line.end.tokens[group[0]] == guess else others).append(group)
+            (agreed if group[0] == guess else others).append(group)
         beyond = dict(zip(line.samples, draws))
-        _go_on(progress, line.end, len(path) - line.guessed, others, line.log_prob, line.depth)
+        self._go_on(progress, line.end, path, len(path) - line.guessed, others, line.log_prob, line.depth)
         for _, members, log_prob in agreed:  # last: lines are walked from the last on, and the cache holds the guess
             drew = _groups(members, iter([beyond[sample] for sample in members]))
-            _go_on(progress, edge.end, len(path), drew, line.log_prob + log_prob, line.depth + 1)
+            self._go_on(progress, edge.end, path, len(path), drew, line.log_prob + log_prob, line.depth + 1)
         return progress
+
+    def _after(self, end: Node | Text, length: int) -> Allowed:
+        """What may come after ``length`` tokens of an action that lead to ``end``."""
+        if isinstance(end, Text):
+            closing = end.closing.tokens
+            return closing if length >= self._most else AllBut(tuple(self._renderer.marks.difference(closing)))
+        return AllBut(tuple(self._renderer.marks.difference(end.tokens))) if end.opens else end.tokens
+
+    def _go_on(
+        self,
+        progress: Progress,
+        node: Node | Text,
+        path: Sequence[int],
+        keep: int,
+        groups: Sequence[Group],
+        log_prob: float,
+        depth: int,
+    ) -> None:
+        """What comes of draws at ``node`` after the first ``keep`` tokens of the action."""
+        for token, members, log_prob_of_token in groups:
+            edge, total = node.edge(token), log_prob + log_prob_of_token
+            feed = (token, *edge.forced)
+            if isinstance(edge.end, Leaf):
+                action = edge.end.command
+                if OPEN in action:
+                    action = self._tries.filled(action, [*path[:keep], *feed])
+                progress.said.append(Said(Decision(action, "", total, len(members)), members, keep, feed))
+            else:
+                progress.lines.append(self._line(keep, feed, edge.end, members, total, depth + 1))
+
+    def _line(
+        self, keep: int, feed: tuple[int, ...], end: Node | Text, samples: tuple[int, ...], log_prob: float, depth: int
+    ) -> Line:
+        """The line that reads ``feed``, which leads to ``end``, and what is likely to follow."""
+        if not self._guessing or isinstance(end, Text) or end.likely is None:
+            return Line(self, keep, feed, end, samples, log_prob, depth)
+        token, edge = end.likely
+        ahead = (token, *edge.forced)
+        return Line(self, keep, (*feed, *ahead), end, samples, log_prob, depth, (len(ahead), 0))
 
 
 class Free:
     """Anything is said, up to ``max_action_tokens``: an action cut off there stands as it is."""
 
-    def __init__(self, policy: Checkpoint, max_action_tokens: int) -> None:
+    def __init__(self, policy: Checkpoint, max_action_tokens: int, guessing: bool = True) -> None:
+        """``guessing``: as :class:`Constrained`."""
         self._tries, self._renderer, self._most = CommandTries(policy), policy.renderer, max_action_tokens
+        self._guessing = guessing
 
     def longest(self, admissible: tuple[str, ...]) -> int:
         return self._most
 
     def start(self, admissible: tuple[str, ...], samples: int) -> Line:
-        trie = self._tries.find(admissible)
+        trie = self._tries.find(admissible) if self._guessing else None
         return self._line((), 0, None if trie is None else trie.root, tuple(range(samples)), 0.0, 0)
 
-    def allowed(self, line: Line) -> None:
-        """The whole vocabulary: draws are tokens."""
-        return None
+    def allowed(self, line: Line) -> list[Allowed]:
+        """The whole vocabulary, at each of its places."""
+        return [EVERYTHING] * len(line.places)
 
     def advance(self, line: Line, path: Sequence[int], draws: Iterator[tuple[int, float]]) -> Progress:
         """``draws`` are (token, log-probability) of each sample at the last token that is certain, then of each at
@@ -136,11 +201,11 @@ class Free:
                 sum_ = total + log_prob
                 if token == self._renderer.stop_token or at + 1 == self._most:
                     reason, action = self._renderer.parse([*path[:at], token])
-                    progress.decisions.append(Decision(action, reason, sum_, len(members)))
+                    progress.said.append(Said(Decision(action, reason, sum_, len(members)), members, at, (token,)))
                 elif guess < line.guessed and token == path[at]:
                     agreed, agreed_total = members, sum_
                 else:
-                    edge = _follow(line.end if guess == line.guessed else None, token)
+                    edge = self._follow(line.end if guess == line.guessed else None, token)
                     progress.lines.append(self._line((token,), at, edge, members, sum_, line.depth + guess + 1))
             if not agreed:
                 break
@@ -158,36 +223,19 @@ class Free:
     ) -> Line:
         """``drawn`` and as much of what must follow it as an action may have; an end mark is not worth reading."""
         if edge is None:
-            return Line(keep, drawn, None, samples, log_prob, depth)
+            return Line(self, keep, drawn, None, samples, log_prob, depth)
         whole = edge.forced[:-1] if isinstance(edge.end, Leaf) else edge.forced
         guess = whole[: self._most - keep - len(drawn) - 1]
         end = edge.end if len(guess) == len(whole) else None
-        return Line(keep, (*drawn, *guess), end, samples, log_prob, depth, tuple(range(len(guess), -1, -1)))
+        return Line(self, keep, (*drawn, *guess), end, samples, log_prob, depth, tuple(range(len(guess), -1, -1)))
+
+    def _follow(self, end: Node | Text | Leaf | None, token: int) -> Edge | None:
+        known = self._guessing and isinstance(end, Node) and token in end.tokens
+        return end.edge(token) if known else None
 
 
 Group = tuple[int, tuple[int, ...], float]
-"""What was drawn, the samples that drew it, and its log-probability."""
-
-
-def _go_on(progress: Progress, node: Node, keep: int, groups: Sequence[Group], log_prob: float, depth: int) -> None:
-    """What comes of draws at ``node``, which are indices of its tokens, after ``keep`` tokens of the action."""
-    for pick, members, log_prob_of_pick in groups:
-        token = node.tokens[pick]
-        edge, total = node.edge(token), log_prob + log_prob_of_pick
-        if isinstance(edge.end, Leaf):
-            progress.decisions.append(Decision(edge.end.command, "", total, len(members)))
-        else:
-            progress.lines.append(_guessing(keep, (token, *edge.forced), edge.end, members, total, depth + 1))
-
-
-def _guessing(
-    keep: int, feed: tuple[int, ...], node: Node, samples: tuple[int, ...], log_prob: float, depth: int
-) -> Line:
-    """The line that reads ``feed``, which leads to ``node``, and what is likely to follow."""
-    if node.likely is None:
-        return Line(keep, feed, node, samples, log_prob, depth)
-    token, edge = node.likely
-    return Line(keep, (*feed, token, *edge.forced), node, samples, log_prob, depth, (1 + len(edge.forced), 0))
+"""The token drawn, the samples that drew it, and its log-probability."""
 
 
 def _groups(samples: Sequence[int], draws: Iterator[tuple[int, float]]) -> list[Group]:
@@ -202,17 +250,3 @@ def _groups(samples: Sequence[int], draws: Iterator[tuple[int, float]]) -> list[
         else:
             members[draw] = [sample]
     return [(pick, tuple(drew), log_prob) for (pick, log_prob), drew in members.items()]
-
-
-def _follow(end: Node | Leaf | None, token: int) -> Edge | None:
-    return end.edge(token) if isinstance(end, Node) and token in end.tokens else None
-
-
-def allowed_logits(tokens: Sequence[Sequence[int]], logits_RV: torch.Tensor) -> torch.Tensor:
-    """The logits of each row's allowed tokens [R, C], padded with −inf to the row that has most (C)."""
-    counts = np.array([len(t) for t in tokens])
-    present_RC = np.arange(counts.max()) < counts[:, None]
-    index_RC = np.zeros(present_RC.shape, dtype=np.int64)
-    index_RC[present_RC] = np.fromiter(chain.from_iterable(tokens), np.int64, int(counts.sum()))
-    allowed_RC = logits_RV.gather(1, torch.from_numpy(index_RC).to(logits_RV.device))
-    return allowed_RC.masked_fill_(torch.from_numpy(~present_RC).to(logits_RV.device), -torch.inf)

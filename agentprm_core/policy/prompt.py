@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from transformers import PreTrainedTokenizerBase
 
@@ -103,6 +103,20 @@ class Renderer:
     def action_text(self, action: str, reason: str = "") -> tuple[int, ...]:
         """Tokens of one action without its end."""
         return self._encode(chat_reply(action, reason) if self.format == "chat" else action)
+
+    def words(self, text: str) -> tuple[int, ...]:
+        """Tokens of words within an action."""
+        return self._encode(text)
+
+    def said(self, tokens: Sequence[int]) -> str:
+        """The words of tokens within an action."""
+        return self._decode(tokens)
+
+    @cached_property
+    def marks(self) -> frozenset[int]:
+        """Tokens that are no words: those of the format and of the tokenizer."""
+        added = self.tokenizer.added_tokens_decoder
+        return frozenset(self.tokenizer.all_special_ids) | {token for token, what in added.items() if what.special}
 
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """(reason, action) of what the policy wrote, end mark included or not."""

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate
 
-import numpy as np
 import torch
 
 from agentprm_core.policy.conversations import Conversation, Conversations
-from agentprm_core.policy.decoding import Constrained, Decision, Free, Line, allowed_logits
+from agentprm_core.policy.decoding import Constrained, Decision, Free, Line, Said
+from agentprm_core.policy.drawing import draw
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.seeding import uniforms
 
 SPELT = 10_000
 """Actions whose tokens are remembered: worlds of few words, policies that repeat themselves."""
@@ -69,8 +68,8 @@ class Sampler:
         constrained: bool,
         max_action_tokens: int,
     ) -> None:
-        """``temperature`` 0 is greedy. ``max_action_tokens`` bounds free decoding: an action cut off there is played
-        as it stands. Raises ValueError for values outside their range."""
+        """``temperature`` 0 is greedy. ``max_action_tokens`` bounds free decoding (an action cut off there is played as
+        it stands) and the free text of templates. Raises ValueError for values outside their range."""
         if temperature < 0:
             raise ValueError(f"temperature {temperature} is negative")
         if slots < 1 or max_action_tokens < 2:
@@ -82,7 +81,7 @@ class Sampler:
         self._seats: dict[int, _Seat] = {}
         self._asked: dict[int, _Seat] = {}
         self._ready: list[tuple[int, tuple[Decision, ...]]] = []
-        self._decoding = Constrained(policy) if constrained else Free(policy, max_action_tokens)
+        self._decoding = Constrained(policy, max_action_tokens) if constrained else Free(policy, max_action_tokens)
         self._tokens_of = lru_cache(maxsize=SPELT)(lambda action, reason: len(policy.renderer.action(action, reason)))
 
     @property
@@ -126,11 +125,12 @@ class Sampler:
         """Ask for an action, drawn ``samples`` times; :meth:`tick` gives it when it is whole."""
         state = self._seats[seat]
         first = self._decoding.start(state.admissible, samples)
-        if isinstance(first, Decision):
-            self._spend(state, [first])
-            self._ready.append((seat, (first,)))
+        state.decisions = []
+        if isinstance(first, Said):
+            self._decide(state, first.decision)
+            self._ready.append((seat, (first.decision,)))
             return
-        state.lines, state.decisions = [first], []
+        state.lines = [first]
         self._asked[seat] = state
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
@@ -154,52 +154,35 @@ class Sampler:
         hidden = runner.extend(extensions)
         if len(hidden) > sum(len(line.places) for line in lines):
             hidden = hidden[_drawn(lines).to(hidden.device)]
-        picks, log_probs = self._draw(runner.head(hidden), batch, lines)
+        tokens, log_probs = self._draw(runner.head(hidden), batch, lines)
         end = 0
         for state, line in zip(batch, lines):
             here = slice(end, end := end + len(line.places) * len(line.samples))
-            progress = self._decoding.advance(line, state.talk.path, zip(picks[here], log_probs[here]))
+            progress = line.way.advance(line, state.talk.path, zip(tokens[here], log_probs[here]))
             state.lines += progress.lines
-            state.decisions += progress.decisions
-            self._spend(state, progress.decisions)
+            for said in progress.said:
+                self._decide(state, said.decision)
             if not state.lines:
                 del self._asked[state.talk.slot]
                 done.append((state.talk.slot, tuple(sorted(state.decisions, key=lambda d: -d.count))))
         return done
 
     def _draw(self, logits: torch.Tensor, batch: list[_Seat], lines: list[Line]) -> tuple[list[int], list[float]]:
-        """The index drawn among what is allowed, and its log-probability, for every line, place read and sample."""
-        if self.constrained:
-            logits = allowed_logits(list(chain.from_iterable(map(self._decoding.allowed, lines))), logits)
-        places, samples, counts = [], [], []
+        """The token drawn and its log-probability, for every line, place read and sample."""
+        allowed, keys, samples = [], [], []
         for state, line in zip(batch, lines):
+            allowed += line.way.allowed(line)
             for depth in range(line.depth, line.depth + len(line.places)):
-                places.append((state.seed, state.turn, depth))
-                samples += line.samples
-                counts.append(len(line.samples))
-        place_of = np.repeat(np.arange(len(places)), counts)
-        rows = torch.from_numpy(place_of).to(logits.device)
-        if self.temperature == 0:
-            picks = logits.argmax(-1)[rows]
-        else:
-            uniform = uniforms(np.column_stack((np.array(places, dtype=np.int64)[place_of], samples)))
-            picks = _inverse_cdf(logits / self.temperature, rows, torch.from_numpy(uniform).to(logits.device))
-        log_probs = logits[rows, picks] - logits.logsumexp(-1)[rows]
-        return picks.tolist(), log_probs.tolist()
+                keys.append((state.seed, state.turn, depth))
+                samples.append(line.samples)
+        return draw(logits, allowed, keys, samples, self.temperature)
 
-    def _spend(self, state: _Seat, decisions: Sequence[Decision]) -> None:
-        for decision in decisions:
-            state.generated += decision.count * self._tokens_of(decision.action, decision.reason)
+    def _decide(self, state: _Seat, decision: Decision) -> None:
+        state.decisions.append(decision)
+        state.generated += decision.count * self._tokens_of(decision.action, decision.reason)
 
 
 def _drawn(lines: Sequence[Line]) -> torch.Tensor:
     """Of the places read, which are a line's guess and the token before it, the numbers of those where is drawn."""
     ends = accumulate(line.guessed + 1 for line in lines)
     return torch.tensor([end - 1 - back for end, line in zip(ends, lines) for back in line.places])
-
-
-def _inverse_cdf(logits: torch.Tensor, rows: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """For each of ``rows``, the first index at which its row's cumulated probability exceeds ``uniform``."""
-    cdf = (logits - logits.amax(-1, keepdim=True)).exp_().cumsum(-1, dtype=torch.float64)[rows]
-    sought = (uniform * cdf[:, -1])[:, None]
-    return torch.searchsorted(cdf, sought, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1)

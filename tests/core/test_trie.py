@@ -1,16 +1,19 @@
 """Tries and the two ways of decoding on them: nothing is lost, nothing is made up, and guessing changes nothing."""
 
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentprm_core.policy.decoding import Constrained, Decision, Free, Line
-from agentprm_core.policy.trie import Leaf, Node, Unspeakable, build_trie, spelling
+from agentprm_core.policy.decoding import Constrained, Decision, Free, Said
+from agentprm_core.policy.drawing import EVERYTHING, AllBut
+from agentprm_core.policy.trie import Leaf, Unspeakable, build_trie, spelling
+from agentprm_core.worlds.base import admits
 
 STOP, UNKNOWN = 0, 9
+EACH = {0, 1, 2, 3, 4, 9}
+"""The vocabulary."""
 commands = st.lists(st.text("abcd", min_size=1, max_size=5), min_size=1, max_size=12, unique=True).map(tuple)
 
 
@@ -21,6 +24,14 @@ class Letters:
 
     def action_text(self, command):
         return tuple(UNKNOWN if letter == "?" else ord(letter) - ord("a") + 1 for letter in command)
+
+    marks = frozenset({STOP, UNKNOWN})
+
+    def words(self, text):
+        return self.action_text(text)
+
+    def said(self, tokens):
+        return self.parse(tokens)[1]
 
     def parse(self, tokens):
         return "", "".join(chr(ord("a") + token - 1) for token in tokens if token != STOP)
@@ -57,30 +68,28 @@ def test_of_two_commands_with_one_spelling_the_first_counts():
 def decode(decoding, commands, samples, draw):
     """All decisions, the draw of a sample being ``draw(sample, depth, allowed tokens)``; and the calls it took."""
     first = decoding.start(commands, samples)
-    if isinstance(first, Decision):
-        return [first], 0
+    if isinstance(first, Said):
+        return [first.decision], 0
     lines, decisions, calls, path = [first], [], 0, []
     while lines:
-        line: Line = lines.pop()
+        line = lines.pop()
         path, calls = [*path[: line.keep], *line.feed], calls + 1
-        allowed = decoding.allowed(line) or [None] * len(line.places)
+        allowed = line.way.allowed(line)
         draws = [
             (draw(sample, line.depth + place, tokens), 0.5)
             for place, tokens in enumerate(allowed)
             for sample in line.samples
         ]
-        progress = decoding.advance(line, path, iter(draws))
+        progress = line.way.advance(line, path, iter(draws))
         lines += progress.lines
-        decisions += progress.decisions
+        decisions += [said.decision for said in progress.said]
     return decisions, calls
 
 
 def at_random(random):
     """Draws for :func:`decode`, the same ones whenever the same is asked."""
     drawn = {}
-    return lambda sample, depth, allowed: drawn.setdefault(
-        (sample, depth, tuple(allowed)), random.randrange(len(allowed))
-    )
+    return lambda sample, depth, allowed: drawn.setdefault((sample, depth, tuple(allowed)), random.choice(allowed))
 
 
 def said(decisions):
@@ -89,7 +98,7 @@ def said(decisions):
 
 @given(commands, st.integers(1, 6), st.randoms(use_true_random=False))
 def test_constrained_decoding_says_what_was_drawn(commands, samples, random):
-    decisions, _ = decode(Constrained(POLICY), commands, samples, at_random(random))
+    decisions, _ = decode(Constrained(POLICY, 9), commands, samples, at_random(random))
     assert sum(d.count for d in decisions) == samples
     assert len({d.action for d in decisions}) == len(decisions)
     assert {d.action for d in decisions} <= set(commands)
@@ -98,9 +107,8 @@ def test_constrained_decoding_says_what_was_drawn(commands, samples, random):
 @given(commands, st.integers(1, 6), st.randoms(use_true_random=False))
 def test_guessing_what_is_likely_changes_nothing_but_the_calls(commands, samples, random):
     draw = at_random(random)  # the same draws both times
-    with_guesses, calls = decode(Constrained(POLICY), commands, samples, draw)
-    with patch.object(Node, "likely", None):
-        without, more_calls = decode(Constrained(POLICY), commands, samples, draw)
+    with_guesses, calls = decode(Constrained(POLICY, 9), commands, samples, draw)
+    without, more_calls = decode(Constrained(POLICY, 9, guessing=False), commands, samples, draw)
     assert sorted(with_guesses) == sorted(without)
     assert calls <= more_calls
 
@@ -108,12 +116,12 @@ def test_guessing_what_is_likely_changes_nothing_but_the_calls(commands, samples
 def test_most_commands_under_one_token_are_guessed_and_save_a_call():
     def draws(word):
         spelling = (*Letters().action_text(word), STOP)
-        return lambda sample, depth, allowed: allowed.index(spelling[depth]) if spelling[depth] in allowed else 0
+        return lambda sample, depth, allowed: spelling[depth] if spelling[depth] in allowed else allowed[0]
 
     commands = ("aa", "ab", "ac", "b")  # after ``a`` there is a decision left
-    assert decode(Constrained(POLICY), commands, 3, draws("ab")) == ([Decision("ab", "", 1.0, 3)], 1)
-    assert decode(Constrained(POLICY), commands, 3, draws("b")) == ([Decision("b", "", 0.5, 3)], 1)
-    assert decode(Constrained(POLICY), ("aa", "ab", "b", "c"), 1, draws("ab"))[1] == 2, "no more than half"
+    assert decode(Constrained(POLICY, 9), commands, 3, draws("ab")) == ([Decision("ab", "", 1.0, 3)], 1)
+    assert decode(Constrained(POLICY, 9), commands, 3, draws("b")) == ([Decision("b", "", 0.5, 3)], 1)
+    assert decode(Constrained(POLICY, 9), ("aa", "ab", "b", "c"), 1, draws("ab"))[1] == 2, "no more than half"
 
 
 @given(commands, st.integers(1, 6), st.integers(2, 7), st.randoms(use_true_random=False))
@@ -126,11 +134,8 @@ def test_guessing_changes_nothing_but_the_calls(commands, samples, most, random)
         spelling = wanted[sample]
         return strays.get((sample, depth), spelling[depth] if depth < len(spelling) else STOP)
 
-    guessing, unguessing = Free(POLICY, most), Free(POLICY, most)
-    unguessing._trie = lambda commands: None
-    (with_guesses, calls), (without, more_calls) = (
-        decode(free, commands, samples, draw) for free in (guessing, unguessing)
-    )
+    ways = Free(POLICY, most), Free(POLICY, most, guessing=False)
+    (with_guesses, calls), (without, more_calls) = (decode(free, commands, samples, draw) for free in ways)
     assert said(with_guesses) == said(without)
     assert sorted(d.log_prob for d in with_guesses) == sorted(d.log_prob for d in without)
     assert calls <= more_calls
@@ -146,5 +151,91 @@ def test_a_guess_that_comes_true_saves_calls():
 def test_free_decoding_needs_no_speakable_command_and_constrained_does():
     assert decode(Free(POLICY, 3), ("?",), 1, lambda *_: 1)[0][0].action == "aaa"
     with pytest.raises(Unspeakable, match="none of the 1 admissible commands is made of known tokens"):
-        Constrained(POLICY).start(("?",), 1)
-    assert Constrained(POLICY).start(("?", "ab"), 2) == Decision("ab", "", 0.0, 2)
+        Constrained(POLICY, 9).start(("?",), 1)
+    only = Constrained(POLICY, 9).start(("?", "ab"), 2)
+    assert only == Said(Decision("ab", "", 0.0, 2), (0, 1), 0, (1, 2, STOP))
+
+
+def says(text):
+    """Draws that write ``text``, whatever is allowed; the same for every sample."""
+    tokens = (*Letters().action_text(text), STOP)
+    return lambda sample, depth, allowed: tokens[depth]
+
+
+def test_where_nothing_is_listed_any_text_is_an_action():
+    assert decode(Constrained(POLICY, 6), (), 2, says("cab"))[0] == [Decision("cab", "", 2.0, 2)]
+    assert decode(Constrained(POLICY, 2), (), 1, says("cab"))[0][0].action == "ca"
+    line = Constrained(POLICY, 6).start((), 1)
+    assert line.way.allowed(line) == [EVERYTHING]
+
+
+def drawn_as(text, most=9, commands=("a…d", "a…c", "bb")):
+    """(what is said, what was allowed at each draw) where the letters of ``text`` are drawn, and then the end."""
+    asked, tokens = [], (*Letters().action_text(text), STOP)
+
+    def draw(sample, depth, allowed):
+        asked.append(allowed)
+        return tokens[depth]
+
+    ((decision,), _) = decode(Constrained(POLICY, most, guessing=False), commands, 1, draw)
+    return decision.action, asked
+
+
+def test_a_template_is_walked_written_and_closed():
+    """``a…d`` and ``a…c``: a letter or more between, which a ``d`` or ``c`` ends."""
+    said, asked = drawn_as("abbc")
+    assert said == "abbc"
+    assert asked[0] == (1, 2)
+    assert [sorted(allowed.tokens) for allowed in asked[1:]] == [[STOP, UNKNOWN]] * 3, "all but marks"
+    assert drawn_as("add")[0] == "add", "the first letter closes nothing"
+    assert drawn_as("bb")[0] == "bb"
+
+
+def test_text_without_an_end_is_closed_at_the_limit():
+    said, asked = drawn_as("abbbbd", most=5)
+    assert said == "abbbbd"
+    assert asked[-1] == (3, 4), "one of the closing tokens"
+    assert Constrained(POLICY, 5).longest(("a…d",)) == 8, "room for the text and what must follow it"
+
+
+def test_a_template_may_end_in_text_or_have_several():
+    said, asked = drawn_as("dbc", commands=("d…", "a"))
+    assert (said, STOP in asked[-1].tokens) == ("dbc", False), "the end closes"
+    assert STOP in asked[1].tokens, "but not before there is any"
+    assert drawn_as("bbcad", commands=("a…c…d",))[0] == "abbcad"
+    assert drawn_as("ab", commands=("a……b",))[0] == "aab", "two with nothing between them are one"
+
+
+def test_a_listed_command_goes_before_text():
+    commands = ("a…", "ab")
+    assert drawn_as("bb", commands=commands)[0] == "ab"
+    assert drawn_as("cb", commands=commands)[0] == "acb"
+
+
+open_commands = st.lists(st.text("abcd…", min_size=1, max_size=5), min_size=1, max_size=6, unique=True).map(tuple)
+
+
+@given(open_commands, st.integers(1, 5), st.integers(2, 7), st.randoms(use_true_random=False))
+def test_whatever_is_drawn_in_templates_is_admitted(commands, samples, most, random):
+    drawn = {}
+
+    def draw(sample, depth, allowed):
+        tokens = allowed if isinstance(allowed, tuple) and not isinstance(allowed, AllBut) else EACH - {*allowed.tokens}
+        return drawn.setdefault((sample, depth), random.choice(sorted(tokens)))
+
+    decoding = Constrained(POLICY, most)
+    with_guesses, calls = decode(decoding, commands, samples, draw)
+    assert sum(decision.count for decision in with_guesses) == samples
+    for decision in with_guesses:
+        assert admits(commands, decision.action)
+        assert len(decision.action) <= decoding.longest(commands)
+    without, more_calls = decode(Constrained(POLICY, most, guessing=False), commands, samples, draw)
+    assert sorted(with_guesses) == sorted(without)
+    assert calls <= more_calls
+
+
+def test_what_is_admitted():
+    assert admits(("look",), "look") and not admits(("look",), "loo")
+    assert admits((), "anything")
+    assert admits(("get … oak log", "search[…]"), "get 2 oak log")
+    assert admits(("search[…]",), "search[red (shoes)]") and not admits(("search[…]",), "search[]")
