@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch.utils.data import SequentialSampler
-from transformers import PreTrainedModel, Trainer, TrainingArguments
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
 from agentprm_core.improve.sft import SftColumns, SftSettings, sft_objective
 from agentprm_core.prm.losses import prm_objective, soft_bce
@@ -75,6 +75,7 @@ def transformers_loop(model: PreTrainedModel, rows: Sequence[Row], batch_tokens:
             return {"batch": pack([rows[i] for i in planned[0]])}
 
         trainer = _ByHooks(model, arguments, train_dataset=plan, data_collator=collate)
+        trainer.remove_callback(PrinterCallback)
         start = time.perf_counter()
         with packed_attention(model):
             trainer.train()
