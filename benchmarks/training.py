@@ -5,7 +5,13 @@ action with one target at its end. It is spared what is not the method's: its ro
 packed without padding too. Same model, same episodes, same targets, same tokens a batch; both lose the same at the
 first weights, which ``loss_difference`` shows.
 
+Beside it, what a step costs beside the model: ``loop_overhead`` is our loop's time over that of a bare loop of ten
+lines, ``trainer_overhead`` that of transformers' Trainer by its public hooks. ``optimizer_share`` and
+``sft_steps_per_s`` are of fine-tuning with Muon, the default's way. On a processor with instructions for bfloat16 the
+variables below stand in for one without:
+
     python -m benchmarks.training --json
+    ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 python -m benchmarks.training --json
     python -m benchmarks.training --device cuda --precision bfloat16 --width 768 --layers 12 --heads 12 \\
         --batch-tokens 65536 --episodes 2048 --peak-tflops 989 --json      # a model of 100 million parameters
 """
@@ -14,21 +20,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from agentprm_core.prm.losses import prm_objective, soft_bce
 from agentprm_core.prm.model import new_prm
-from agentprm_core.prm.train import PrmSettings
-from agentprm_core.training.attention import packed_attention, to_device
-from agentprm_core.training.packing import BatchPlan, Row, cut, pack
-from agentprm_core.training.trainer import EpisodeTrainer, fit
+from agentprm_core.prm.rows import PrmColumns
+from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.packing import Row, cut, pack
+from benchmarks.training_loops import OBJECTIVE, bare_loop, our_loop, sft_steps, transformers_loop
 
 VOCABULARY = 1800
 OPENING, OBSERVATION, ACTION = 60, 7, 3
@@ -42,8 +44,9 @@ def whole_episodes(episodes: int, turns: int, seed: int) -> list[Row]:
         sizes = [OPENING, *[OBSERVATION] * (turns - 1)]
         parts = [int(rng.integers(size // 2, size + size // 2 + 1)) + ACTION for size in sizes]
         ends = np.cumsum(parts) - 1
-        columns = {name: np.zeros(ends[-1] + 1, np.float32) for name in ("weight", "q", "state", "observation")}
-        columns["weight"][ends], columns["q"][ends] = 1.0, rng.random(turns)
+        columns = PrmColumns.zeros(int(ends[-1]) + 1)
+        columns.loss_weight[ends] = columns.is_scored[ends] = 1.0
+        columns.q[ends], columns.span[ends] = rng.random(turns), ACTION
         rows.append(Row(rng.integers(5, VOCABULARY, ends[-1] + 1).astype(np.int32), columns))
     return rows
 
@@ -52,14 +55,15 @@ def one_row_a_turn(rows: Sequence[Row]) -> list[Row]:
     """Every target as a row of its own: all tokens up to it."""
     found = []
     for row in rows:
-        for end in np.flatnonzero(row.columns["weight"]):
-            columns = {name: column[: end + 1].copy() for name, column in row.columns.items()}
-            columns["weight"][:end] = 0
+        for end in np.flatnonzero(row.columns.is_scored):
+            columns = PrmColumns.zeros(int(end) + 1)
+            for name in columns.names():
+                getattr(columns, name)[end] = getattr(row.columns, name)[end]
             found.append(Row(row.input_ids[: end + 1], columns))
     return found
 
 
-def model_of(args: argparse.Namespace) -> PreTrainedModel:
+def policy_of(args: argparse.Namespace) -> PreTrainedModel:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
@@ -71,35 +75,11 @@ def model_of(args: argparse.Namespace) -> PreTrainedModel:
         max_position_embeddings=2048,
         tie_word_embeddings=True,
     )
-    return new_prm(LlamaForCausalLM(config)).to(args.device)
+    return LlamaForCausalLM(config).to(args.device)
 
 
-def train(args: argparse.Namespace, rows: Sequence[Row]) -> float:
-    """Seconds of one pass over ``rows`` through the loop that the pipeline uses."""
-    settings = PrmSettings(1e-4, args.batch_tokens, 0, epochs=1, precision=args.precision)
-    with tempfile.TemporaryDirectory() as scratch:
-        trainer = EpisodeTrainer(model_of(args), rows, prm_objective(soft_bce, 0.0), settings, Path(scratch))
-        return fit(trainer)["seconds"]
-
-
-def bare_loop(args: argparse.Namespace, rows: Sequence[Row]) -> float:
-    """Seconds of the same pass in a loop of ten lines: what the Trainer adds is the difference."""
-    model = model_of(args).train()
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
-    objective = prm_objective(soft_bce, 0.0)
-    start = time.perf_counter()
-    with packed_attention(model):
-        for numbers in BatchPlan([len(row) for row in rows], args.batch_tokens, 0, epochs=1):
-            batch = to_device(pack([rows[i] for i in numbers]), model.device)
-            with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bfloat16"):
-                loss = objective(model, batch).total / batch["weight"].sum()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-    if args.device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+def model_of(args: argparse.Namespace) -> PreTrainedModel:
+    return new_prm(policy_of(args))
 
 
 @torch.no_grad()
@@ -109,9 +89,9 @@ def loss_of(args: argparse.Namespace, rows: Sequence[Row]) -> float:
     torch.nn.init.normal_(model.score.weight, std=0.5)
     with packed_attention(model):
         for numbers in cut(range(len(rows)), [len(row) for row in rows], args.batch_tokens):
-            batch = to_device(pack([rows[i] for i in numbers]), model.device)
-            total += prm_objective(soft_bce, 0.0)(model, batch).total.item()
-            weight += batch["weight"].sum().item()
+            batch = pack([rows[i] for i in numbers]).to(model.device)
+            total += OBJECTIVE(model, batch).total.item()
+            weight += batch.columns.loss_weight.sum().item()
     return total / weight
 
 
@@ -124,26 +104,35 @@ def flops_a_token(args: argparse.Namespace, tokens: float) -> float:
 
 
 def measure(args: argparse.Namespace) -> dict:
-    """All three ways in turn, several rounds, and the median of each ratio: what else the machine does hits all."""
+    """All ways in turn, several rounds, and the median of each ratio: what else the machine does hits all."""
     episodes = whole_episodes(args.episodes, args.turns, 0)
     few = episodes[: args.rival_episodes]
     turns = one_row_a_turn(few)
-    train(args, few)  # warm up
-    rounds = [(train(args, episodes), train(args, turns), bare_loop(args, episodes)) for _ in range(args.rounds)]
-    seconds_R, rival_R, bare_R = np.array(rounds).T
+
+    def timed(loop, rows: Sequence[Row]) -> float:
+        return loop(model_of(args), rows, args.batch_tokens, args.precision)
+
+    timed(our_loop, few)  # warm up
+    rounds = [
+        (timed(our_loop, episodes), timed(our_loop, turns), timed(bare_loop, episodes),
+         timed(transformers_loop, episodes))
+        for _ in range(args.rounds)
+    ]  # fmt: skip
+    seconds_R, rival_R, bare_R, trainer_R = np.array(rounds).T
     targets, rival_targets = args.episodes * args.turns, len(turns)
     tokens = sum(len(row) for row in episodes)
-    exact = argparse.Namespace(**{**vars(args), "precision": "float32"})
     seconds = float(np.median(seconds_R))
     tflops = flops_a_token(args, tokens / args.episodes) * tokens / seconds / 1e12
     return {
         "token_ratio": sum(len(row) for row in few) / sum(len(row) for row in turns),
         "speedup": float(np.median(rival_R / seconds_R)) * targets / rival_targets,
-        "loss_difference": abs(loss_of(exact, few) - loss_of(exact, turns)),
+        "loss_difference": abs(loss_of(args, few) - loss_of(args, turns)),
         "targets_per_s": targets / seconds,
         "rival_targets_per_s": rival_targets / float(np.median(rival_R)),
         "tokens_per_s": tokens / seconds,
-        "trainer_overhead": seconds_R.min() / bare_R.min() - 1,
+        "loop_overhead": float(np.median(seconds_R / bare_R)) - 1,
+        "trainer_overhead": float(np.median(trainer_R / bare_R)) - 1,
+        **sft_steps(lambda: policy_of(args), episodes, args.batch_tokens, args.precision, args.sft_steps),
         "tflops": tflops,
         "utilisation": tflops / args.peak_tflops if args.peak_tflops else None,
         "parameters": sum(p.numel() for p in model_of(args).parameters()),
@@ -160,6 +149,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--rival-episodes", type=int, default=8, help="the rival is timed on the first of them")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sft-steps", type=int, default=30, help="of fine-tuning with Muon")
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)

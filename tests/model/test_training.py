@@ -1,7 +1,9 @@
 """The training loop: a killed run ends where an uninterrupted one does; processes and accumulation change nothing."""
 
 import dataclasses
+import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import get_cosine_schedule_with_warmup
 
 from agentprm_core.improve.online_dpo import DpoSettings, OnlineDpoTrainer
 from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row, train_sft
@@ -17,6 +20,7 @@ from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, prm_row
 from agentprm_core.prm.train import PrmSettings
+from agentprm_core.training.settings import rate_factor
 from agentprm_core.training.states import resume_point
 from agentprm_core.training.trainer import EpisodeTrainer, fit
 from tests.model import text_world
@@ -80,6 +84,48 @@ def test_a_killed_run_continues_to_the_same_weights(renderer, tmp_path, trainer_
     assert metrics["resumed_from"] == 4
     assert metrics["steps"] == 9
     assert torch.equal(weights(again.model), weights(whole.model))
+
+
+def test_nothing_is_said_where_nothing_is_wrong(renderer, tmp_path, capfd, recwarn):
+    """A run and one that resumes, of a model whose output is its embedding."""
+    fit(sft_trainer(renderer, tmp_path))
+    shutil.rmtree(tmp_path / "checkpoint-9")
+    assert fit(sft_trainer(renderer, tmp_path))["resumed_from"] == 8
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn.list
+
+
+def test_the_curve_of_a_resumed_run_is_that_of_a_whole_one(renderer, tmp_path):
+    """Also where a state lies within a logged stretch; 60 steps are logged by twos."""
+    settings = dataclasses.replace(SFT, steps=60, save_every=5, batch_tokens=128)
+    whole = fit(sft_trainer(renderer, tmp_path, settings))
+    shutil.rmtree(tmp_path / "checkpoint-60")
+    again = fit(sft_trainer(renderer, tmp_path, settings))
+    assert again["resumed_from"] == 55
+    assert again["curve"] == whole["curve"]
+    assert [entry["step"] for entry in whole["curve"]] == list(range(2, 61, 2))
+    assert set(whole["curve"][0]) == {
+        "step", "loss", "grad_norm", "learning_rate",
+        "action_loss", "observation_loss", "action_accuracy", "observation_accuracy",
+    }  # fmt: skip
+
+
+def test_the_rate_rises_and_falls_as_a_half_cosine():
+    """As transformers' own schedule does."""
+    for steps, warmup in ((9, 0.0), (40, 0.05), (101, 0.13)):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], 1.0)
+        theirs = get_cosine_schedule_with_warmup(optimizer, math.ceil(steps * warmup), steps)
+        for step in range(steps):
+            assert rate_factor(step, steps, warmup) == pytest.approx(theirs.get_last_lr()[0], abs=1e-12)
+            optimizer.step()
+            theirs.step()
+
+
+def test_states_are_safetensors_and_json_and_two_are_kept(renderer, tmp_path):
+    fit(sft_trainer(renderer, tmp_path))
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    states = [f"checkpoint-{n}/{name}" for n in (8, 9) for name in ("process-0.safetensors", "state.json")]
+    assert found == [*states, "run.json"]
 
 
 def half(write):
@@ -194,6 +240,7 @@ import torch
 from pathlib import Path
 from tests.model.test_training import sft_trainer, weights
 from agentprm_core.improve.sft import SftSettings
+from agentprm_core.training.settings import rate_factor
 from agentprm_core.training.states import resume_point
 from agentprm_core.training.trainer import fit
 from tests.model import text_world
