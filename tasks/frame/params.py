@@ -163,8 +163,8 @@ class Evaluate:
     """How policies are measured, on all held-out games."""
 
     decoding: tuple[str, ...]
-    """Ways of playing, with a temperature behind ``@`` where it is not the rollouts'. The first decides the champion, on
-    ``unseen`` where there are such games."""
+    """Ways of playing, with a temperature behind ``@`` where it is not the rollouts'. The first decides the champion,
+    on ``unseen`` where there are such games."""
     also: Also | None
 
     def __post_init__(self) -> None:
