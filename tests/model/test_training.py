@@ -261,7 +261,7 @@ def test_two_processes_are_one(tmp_path):
     root = Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     ends = []
-    for processes, accumulation in ((1, 2), (2, 1)):
+    for processes, accumulation in ((1, 4), (2, 2)):
         out = tmp_path / str(processes)
         out.mkdir()
         launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", "29517"]
