@@ -28,13 +28,15 @@ def train_tokenizer(
     """A word-level tokenizer of ``texts`` (observations and actions) for sequences of up to ``context`` tokens.
 
     ``phrases`` (lower case, without articles and full stops: :class:`agentprm_core.worlds.base.WorldSpec`) become one
-    token each; where one starts another the longer counts.
+    token each; where one starts another the longer counts. One without a letter or digit (``]``) also ends a word.
 
     ``entity``: a regular expression of what else is one token (``WorldSpec.entity``). Every number up to the highest
     seen for its kind of entity gets a token, whether it was seen or not. Words never seen become ``<unk>``.
     """
     texts = list(texts)
-    split = "|".join([*sorted(map(re.escape, phrases), key=len, reverse=True), entity, r"[^\s]+"])
+    marks = [re.escape(phrase) for phrase in phrases if not any(map(str.isalnum, phrase))]
+    word = rf"(?:(?!{'|'.join(marks)})[^\s])+" if marks else r"[^\s]+"
+    split = "|".join([*sorted(map(re.escape, phrases), key=len, reverse=True), entity, word])
     tokenizer = Tokenizer(WordLevel(unk_token=UNK))
     tokenizer.normalizer = normalizers.Sequence(
         [
