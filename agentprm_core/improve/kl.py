@@ -11,16 +11,28 @@ Shapes: ``P`` action tokens, ``K`` ≤ P of them measured, ``V`` vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-if TYPE_CHECKING:
-    from agentprm_core.improve.reference import ReferredBatch
+from agentprm_core.training.columns import C
+from agentprm_core.training.packing import Batch
 
 LOGITS_KEPT = 1 << 24
 """Of π_{i−1}, numbers a batch: all positions of a small vocabulary (64 MiB), a sample of them of a large one."""
+
+
+@dataclass(frozen=True)
+class ReferredBatch(Batch[C]):
+    """A packed batch with what the reference says of P of its tokens."""
+
+    reference: torch.Tensor
+    """(P,) their log-probabilities, nats."""
+    measured: torch.Tensor
+    """(K,) those of the P at which the KL is measured."""
+    reference_logits: torch.Tensor
+    """(K, V) the reference's there."""
 
 
 def token_kl(logits_KV: torch.Tensor, reference_KV: torch.Tensor) -> torch.Tensor:

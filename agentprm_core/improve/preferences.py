@@ -24,9 +24,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from agentprm_core.improve.kl import kl_sum
+from agentprm_core.improve.kl import ReferredBatch, kl_sum
 from agentprm_core.improve.pairs import Choice
-from agentprm_core.improve.reference import ReferredBatch
 from agentprm_core.policy.prompt import Rendered
 from agentprm_core.training.attention import logits_of
 from agentprm_core.training.columns import TrainColumns, Values

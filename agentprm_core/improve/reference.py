@@ -8,29 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from agentprm_core.improve.kl import measured
+from agentprm_core.improve.kl import ReferredBatch, measured
 from agentprm_core.training.attention import logits_of, packed_attention
 from agentprm_core.training.columns import C
 from agentprm_core.training.packing import Batch
 from agentprm_core.training.sharding import in_place, is_sharded
-
-
-@dataclass(frozen=True)
-class ReferredBatch(Batch[C]):
-    """A packed batch with what the reference says of P of its tokens."""
-
-    reference: torch.Tensor
-    """(P,) their log-probabilities, nats."""
-    measured: torch.Tensor
-    """(K,) those of the P at which the KL is measured."""
-    reference_logits: torch.Tensor
-    """(K, V) the reference's there."""
 
 
 class Reference:

@@ -8,7 +8,7 @@ from agentprm_core.policy.starting import ScratchModel
 from agentprm_core.search.playing import PlaySettings
 from tasks.frame import layout
 from tasks.frame.machine import hardware, use
-from tasks.frame.params import Params
+from tasks.frame.sections import Params
 from tasks.frame.stage import Stage, read_json
 
 

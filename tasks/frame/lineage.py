@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentprm_core.policy.models import checkpoint_digest
 from tasks.frame import layout
-from tasks.frame.params import Params
+from tasks.frame.sections import Params
 
 
 def parents(params: Params, iteration: int) -> dict[str, str]:

@@ -8,7 +8,7 @@ import torch
 from transformers.utils import logging
 
 from agentprm_core.training.hardware import Hardware
-from tasks.frame.params import Compute, Params
+from tasks.frame.sections import Compute, Params
 from tasks.frame.stage import StageError
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from agentprm_core.policy.starting import PublishedModel
 from agentprm_core.search.decoding_config import decoding
-
-if TYPE_CHECKING:
-    from tasks.frame.params import Params
+from tasks.frame.sections import Params
 
 Odd = tuple[str, object, str]
 """A key, its value, and what is allowed instead."""

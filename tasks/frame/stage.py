@@ -24,7 +24,8 @@ from tasks.frame import layout
 from tasks.frame.clock import Clock, write_timing
 from tasks.frame.gatekeeper import Gatekeeper
 from tasks.frame.gates import GateError
-from tasks.frame.params import Params, ParamsError, load_params
+from tasks.frame.params import ParamsError, load_params
+from tasks.frame.sections import Params
 from tasks.frame.tracking import Tracker
 
 SCRATCH = Path(".scratch")

@@ -8,7 +8,7 @@ from pathlib import Path
 from agentprm_core.datasets import atomic_write
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
-from tasks.frame.params import Params
+from tasks.frame.sections import Params
 from tasks.frame.stage import read_json, write_json
 from tasks.report import figures
 from tasks.report.text import iteration_report

@@ -7,12 +7,8 @@ world, and returns the observation. Whether it may be done now is decided in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from agentprm_core.worlds.alfworld.names import listing
-
-if TYPE_CHECKING:
-    from agentprm_core.worlds.alfworld.engine import FastWorld
+from agentprm_core.worlds.alfworld.state import State
 
 HELP = """Available commands:
   look:                             look around your current location
@@ -30,22 +26,22 @@ HELP = """Available commands:
   slice (object) with (object):     slice an object using a sharp object"""
 
 
-def go(world: FastWorld, r: int, _: int) -> str:
+def go(world: State, r: int, _: int) -> str:
     world.location = world.game.location_of[r]
     return f"You arrive at {world.game.receptacles[r]}. {examine_receptacle(world, r, 0)}"
 
 
-def open_receptacle(world: FastWorld, r: int, _: int) -> str:
+def open_receptacle(world: State, r: int, _: int) -> str:
     world.opened |= 1 << r
     return f"You open the {world.game.receptacles[r]}. {examine_receptacle(world, r, 0)}"
 
 
-def close_receptacle(world: FastWorld, r: int, _: int) -> str:
+def close_receptacle(world: State, r: int, _: int) -> str:
     world.opened &= ~(1 << r)
     return f"You close the {world.game.receptacles[r]}."
 
 
-def take(world: FastWorld, o: int, r: int) -> str:
+def take(world: State, o: int, r: int) -> str:
     game = world.game
     place = game.location_of[r]
     world.held = o
@@ -56,7 +52,7 @@ def take(world: FastWorld, o: int, r: int) -> str:
     return f"You pick up the {game.objects[o]} from the {game.receptacles[r]}."
 
 
-def move(world: FastWorld, o: int, r: int) -> str:
+def move(world: State, o: int, r: int) -> str:
     game = world.game
     world.held = None
     world.contents = _with(world.contents, r, o)
@@ -65,45 +61,45 @@ def move(world: FastWorld, o: int, r: int) -> str:
     return f"You move the {game.objects[o]} to the {game.receptacles[r]}."
 
 
-def clean(world: FastWorld, o: int, r: int) -> str:
+def clean(world: State, o: int, r: int) -> str:
     world.clean |= 1 << o
     return f"You clean the {world.game.objects[o]} using the {world.game.receptacles[r]}."
 
 
-def heat(world: FastWorld, o: int, r: int) -> str:
+def heat(world: State, o: int, r: int) -> str:
     world.hot |= 1 << o
     world.cool &= ~(1 << o)
     return f"You heat the {world.game.objects[o]} using the {world.game.receptacles[r]}."
 
 
-def cool(world: FastWorld, o: int, r: int) -> str:
+def cool(world: State, o: int, r: int) -> str:
     world.cool |= 1 << o
     world.hot &= ~(1 << o)
     return f"You cool the {world.game.objects[o]} using the {world.game.receptacles[r]}."
 
 
-def toggle(world: FastWorld, o: int, _: int) -> str:
+def toggle(world: State, o: int, _: int) -> str:
     """Once used, a lamp counts as toggled for good: the domain never takes ``isToggled`` back."""
     world.toggled |= 1 << o
     return f"You turn on the {world.game.objects[o]}."
 
 
-def slice_object(world: FastWorld, o: int, knife: int) -> str:
+def slice_object(world: State, o: int, knife: int) -> str:
     world.sliced |= 1 << o
     return f"You sliced the {world.game.objects[o]} with the {world.game.objects[knife]}."
 
 
-def say_help(_world: FastWorld, _first: int, _second: int) -> str:
+def say_help(_world: State, _first: int, _second: int) -> str:
     return HELP
 
 
-def inventory(world: FastWorld, _first: int, _second: int) -> str:
+def inventory(world: State, _first: int, _second: int) -> str:
     if world.held is None:
         return "You are not carrying anything."
     return f"You are carrying: a {world.game.objects[world.held]}."
 
 
-def look(world: FastWorld, _first: int, _second: int) -> str:
+def look(world: State, _first: int, _second: int) -> str:
     """Where one stands. ``Next to it`` come objects taken from one receptacle and put into another at that place."""
     game = world.game
     here = game.receptacles_at[world.location]
@@ -114,7 +110,7 @@ def look(world: FastWorld, _first: int, _second: int) -> str:
     return f"You are facing the {facing}. Next to it, you see {listing(stray)}."
 
 
-def examine_receptacle(world: FastWorld, r: int, _: int) -> str:
+def examine_receptacle(world: State, r: int, _: int) -> str:
     game = world.game
     name = game.receptacles[r]
     if game.openable >> r & 1 and not world.opened >> r & 1:
@@ -125,7 +121,7 @@ def examine_receptacle(world: FastWorld, r: int, _: int) -> str:
     return f"On the {name}, you see {seen}."
 
 
-def examine_object(world: FastWorld, o: int, _: int) -> str:
+def examine_object(world: State, o: int, _: int) -> str:
     game = world.game
     name = game.objects[o]
     if game.inside[o]:

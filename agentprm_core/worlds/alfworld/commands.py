@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import intern
-from typing import TYPE_CHECKING
 
 from agentprm_core.worlds.alfworld import actions
 from agentprm_core.worlds.alfworld.compiled import CompiledGame
+from agentprm_core.worlds.alfworld.state import State
 
-if TYPE_CHECKING:
-    from agentprm_core.worlds.alfworld.engine import FastWorld
-
-Commands = dict[str, tuple[Callable[["FastWorld", int, int], str], int, int]]
+Commands = dict[str, tuple[Callable[[State, int, int], str], int, int]]
 """Command → its action and the two numbers it takes."""
-CommandsHere = dict[str, tuple[Callable[["FastWorld", int, int], str], int, int] | None]
+CommandsHere = dict[str, tuple[Callable[[State, int, int], str], int, int] | None]
 """The same, and None for what cannot be done here."""
 
 STATES, GAMES = 20_000, 1_024
@@ -36,7 +33,7 @@ def commands_everywhere(game: CompiledGame) -> Commands:
     return found
 
 
-def commands_now(world: FastWorld, everywhere: Commands) -> tuple[CommandsHere, tuple[str, ...]]:
+def commands_now(world: State, everywhere: Commands) -> tuple[CommandsHere, tuple[str, ...]]:
     """:func:`commands_here`, and all that is admissible, sorted. Worlds that play one game share both."""
     depends = _on_what(world)
     found = _NOW.get(depends)
@@ -48,7 +45,7 @@ def commands_now(world: FastWorld, everywhere: Commands) -> tuple[CommandsHere, 
     return found
 
 
-def commands_here(world: FastWorld) -> CommandsHere:
+def commands_here(world: State) -> CommandsHere:
     """What the place, the hands and the contents add to :func:`commands_everywhere`, and what they forbid (None)."""
     game = world.game
     held = world.held
@@ -81,7 +78,7 @@ def _admissible(here: CommandsHere, everywhere: Commands) -> tuple[str, ...]:
     return tuple(sorted([command for command in everywhere if command not in here] + added))
 
 
-def _on_what(world: FastWorld) -> tuple:
+def _on_what(world: State) -> tuple:
     """The game, and all of its state that :func:`commands_here` reads."""
     place, contents, game = world.location, world.contents, world.game
     here = [contents[r] for r in game.receptacles_at[place]]
@@ -101,7 +98,7 @@ def _add_uses_of_receptacle(commands: CommandsHere, game: CompiledGame, held: in
         commands[f"cool {thing} with {name}"] = (actions.cool, held, r)
 
 
-def _add_uses_of_held(commands: CommandsHere, world: FastWorld, held: int) -> None:
+def _add_uses_of_held(commands: CommandsHere, world: State, held: int) -> None:
     """Looking at the held object (the only one that can be examined), and slicing with it."""
     game = world.game
     thing = game.objects[held]

@@ -18,25 +18,16 @@ from agentprm_core.worlds.alfworld.commands import commands_everywhere, commands
 from agentprm_core.worlds.alfworld.compile import compiled_game
 from agentprm_core.worlds.alfworld.compiled import CompiledGame
 from agentprm_core.worlds.alfworld.goal import satisfied
+from agentprm_core.worlds.alfworld.state import State
 from agentprm_core.worlds.base import Observation
 
 NOTHING_HAPPENS = "Nothing happens."
 
 
-class FastWorld:
-    """One episode in one game. ``reset`` before anything else.
+class FastWorld(State):
+    """One episode in one game. ``reset`` before anything else."""
 
-    The state's parts are named here and written by :mod:`agentprm_core.worlds.alfworld.actions` alone: ``location``,
-    ``held`` (object or None), ``contents`` (receptacle → objects), ``present`` (location → objects), ``taken`` (pairs
-    of an object and the receptacle it was taken from, where that one shares its spot), and bit masks of receptacles
-    (``opened``) and of objects (``clean``, ``hot``, ``cool``, ``toggled``, ``sliced``).
-    """
-
-    __slots__ = (
-        *("game", "location", "held", "contents", "present", "taken"),
-        *("opened", "clean", "hot", "cool", "toggled", "sliced"),
-        *("_everywhere", "_deciding", "_here", "_admissible", "_won", "_hashed"),
-    )
+    __slots__ = ("_admissible", "_deciding", "_everywhere", "_hashed", "_here", "_won")
 
     def reset(self, game: Game | CompiledGame) -> Observation:
         """Start ``game`` anew; a :class:`Game` is compiled, or found among those compiled in this process.
@@ -48,10 +39,10 @@ class FastWorld:
         self._everywhere = commands_everywhere(compiled)
         self._deciding = frozenset(act for act, changed in CHANGES.items() if changed & set(compiled.goal_reads))
         self.location = compiled.start_location
-        self.held: int | None = None
+        self.held = None
         self.contents = compiled.start_contents
         self.present = compiled.start_present
-        self.taken: tuple[tuple[int, int], ...] = ()
+        self.taken = ()
         self.opened = compiled.start_opened
         self.clean = compiled.start_clean
         self.hot = compiled.start_hot
@@ -80,7 +71,7 @@ class FastWorld:
     def clone(self) -> Self:
         """An independent copy in the same state."""
         twin = object.__new__(type(self))
-        for name, value in zip(FastWorld.__slots__, _PARTS(self)):
+        for name, value in zip(_NAMES, _PARTS(self)):
             setattr(twin, name, value)
         return twin
 
@@ -131,7 +122,8 @@ class FastWorld:
         self._here, self._admissible = commands_now(self, self._everywhere)
 
 
-_PARTS = attrgetter(*FastWorld.__slots__)
+_NAMES = State.__slots__ + FastWorld.__slots__
+_PARTS = attrgetter(*_NAMES)
 """All parts of a world in one call: beams clone thousands."""
 _FLUENTS = {
     "inreceptacle": lambda world, o, r: o in world.contents[r],

@@ -45,6 +45,10 @@ class Maze:
         kept = bytes(self.things), bytes(self.kinds[: self.level.count])
         return (*kept, self.at, self.heading, self.carrying, tuple(self.memory))
 
+    @property
+    def width(self) -> int:
+        return self.level.width
+
     def front(self) -> int:
         """The index of the cell that the agent faces."""
         return self.at + self.level.ahead[self.heading]

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from agentprm_core.worlds.babyai.maze import Maze
+from typing import Protocol
 
 PICKUP, DROP, TOGGLE = 3, 4, 5
 """Low-level actions that verifiers ask for, as minigrid numbers them."""
@@ -21,6 +18,21 @@ SUCCESS, FAILURE, GOES_ON = 1, -1, 0
 
 _VERBS = {"GoToInstr": "go to", "OpenInstr": "open", "PickupInstr": "pick up", "PutNextInstr": "put"}
 _JOINS = {"AndInstr": "and", "BeforeInstr": "before", "AfterInstr": "after"}
+
+
+class InPlay(Protocol):
+    """What a verifier reads of a level in play; it writes ``memory`` alone."""
+
+    memory: list
+    things: bytearray
+    """By cell, the number of what lies there."""
+    carrying: int
+    width: int
+    """Cells of a row."""
+
+    def front(self) -> int: ...
+    def is_door(self, thing: int) -> bool: ...
+    def is_open(self, thing: int) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,7 @@ def compile_mission(instruction, number_of: Callable[[object], int], place: Call
     return Mission(root, tuple(memory), tuple(tracked))
 
 
-def verify(node: Clause | Join, maze: Maze, action: int) -> int:
+def verify(node: Clause | Join, maze: InPlay, action: int) -> int:
     """Whether the low-level ``action`` that was just done fulfils or fails ``node``; updates ``maze.memory``."""
     if type(node) is Clause:
         return _VERIFY[node.verb](node, maze, action)
@@ -108,11 +120,11 @@ def verify(node: Clause | Join, maze: Maze, action: int) -> int:
     return verify(then, maze, action)
 
 
-def _go_to(clause: Clause, maze: Maze, action: int) -> int:
+def _go_to(clause: Clause, maze: InPlay, action: int) -> int:
     return SUCCESS if maze.front() in maze.memory[clause.noted] else GOES_ON
 
 
-def _open(clause: Clause, maze: Maze, action: int) -> int:
+def _open(clause: Clause, maze: InPlay, action: int) -> int:
     if action != TOGGLE:
         return GOES_ON
     front = maze.things[maze.front()]
@@ -121,7 +133,7 @@ def _open(clause: Clause, maze: Maze, action: int) -> int:
     return FAILURE if clause.strict and maze.is_door(front) else GOES_ON
 
 
-def _pick_up(clause: Clause, maze: Maze, action: int) -> int:
+def _pick_up(clause: Clause, maze: InPlay, action: int) -> int:
     before, maze.memory[clause.carried] = maze.memory[clause.carried], maze.carrying
     if action != PICKUP:
         return GOES_ON
@@ -130,14 +142,14 @@ def _pick_up(clause: Clause, maze: Maze, action: int) -> int:
     return FAILURE if clause.strict and maze.carrying else GOES_ON
 
 
-def _put(clause: Clause, maze: Maze, action: int) -> int:
+def _put(clause: Clause, maze: InPlay, action: int) -> int:
     before, maze.memory[clause.carried] = maze.memory[clause.carried], maze.carrying
     if clause.strict and action == PICKUP and maze.carrying:
         return FAILURE
     if action != DROP or before not in clause.things:
         return GOES_ON
     lies = maze.things.find(before)  # -1 where the drop failed
-    steps = {1, -1, maze.level.width, -maze.level.width}
+    steps = {1, -1, maze.width, -maze.width}
     near = lies >= 0 and any(other - lies in steps for other in maze.memory[clause.noted])
     return SUCCESS if near else GOES_ON
 

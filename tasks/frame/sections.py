@@ -1,0 +1,205 @@
+"""The sections of params.yaml.
+
+They are named after stages, but for ``critic`` and ``method``: these name a file of :mod:`agentprm_core.methods` and
+hold that file's own parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from agentprm_core.config import (
+    Count,
+    CountOrNone,
+    LearningRate,
+    NotNegative,
+    Positive,
+    Range,
+    Share,
+    ShareOrAll,
+    Temperature,
+    Turns,
+)
+from agentprm_core.errors import DataError
+from agentprm_core.methods.critic_base import CriticConfig
+from agentprm_core.methods.update_base import UpdateConfig
+from agentprm_core.plays import Branch, Explore
+from agentprm_core.policy.starting import ModelConfig
+from agentprm_core.search.decoding_config import decoding
+from agentprm_core.worlds import world_module, world_spec
+
+
+def refused(error: Exception) -> str:
+    """The words of every refusal."""
+    return str(error).replace(" is not one of", " is not allowed: one of", 1).replace(", nor ", ", or ")
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Processes that train together, each on a GPU of its own or all on the CPU; they share each step's passes. Online
+    DPO draws its actions as it trains and stays one."""
+
+    processes: Annotated[int, Range(ge=2)]
+    sharding: Literal["none", "fsdp2"]
+    """``fsdp2``: each of them holds a part of weights, gradients and optimizer state."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """What the machine is asked for."""
+
+    device: Literal["cpu", "cuda"]
+    threads: Count
+    """CPU threads of torch in each process. Sums in another order give other bytes."""
+    precision: Literal["float32", "bfloat16"]
+    """Of training, on a GPU also of play."""
+    parallel: Parallel | None
+    """null: training is one process."""
+    cache_mb: Count
+    """MiB for the key-value caches of a player."""
+    slots: Count
+    """Episodes that are played at once, at the most; fewer where their caches would not fit."""
+    pass_tokens: Count
+    """Tokens of one forward pass of training, at the most. A step with more tokens is made in several passes."""
+    save_every: CountOrNone
+    """Optimizer steps between states that a killed run resumes from; 0 keeps none."""
+
+
+@dataclass(frozen=True)
+class Env:
+    """Where the agent acts."""
+
+    world: str
+    """A name, or ``package.module:SPEC`` of anybody's own."""
+    code: str
+    """The world's folder or file: an edit of it makes stages stale, an edit of another world does not."""
+    max_turns: Turns
+    """Actions an episode."""
+
+    def __post_init__(self) -> None:
+        try:
+            world_spec(self.world)
+        except DataError as error:
+            raise ValueError(refused(error).removeprefix("env.")) from None
+        module = world_module(self.world)
+        folder = "/".join(module.split(".")[:-1])
+        if module.startswith("agentprm_core.worlds.") and self.code != folder:
+            raise ValueError(f"code: {self.code!r} is not allowed: {folder}, where {self.world} is")
+        if not Path(self.code).exists():
+            raise ValueError(f"code: {self.code!r} is not allowed: a folder or file that is there")
+
+
+@dataclass(frozen=True)
+class Games:
+    """What is played."""
+
+    published: str | None
+    """The folder of the world's published games; null: the world's generator makes them."""
+    train: Count
+    seen: CountOrNone
+    """Held-out games of the same places, levels or products as train's."""
+    unseen: CountOrNone
+    """Held-out games of others."""
+
+
+@dataclass(frozen=True)
+class Demos:
+    """What the world's expert shows."""
+
+    games: Count
+    knowledge: ShareOrAll
+    """How well the expert knows where things usually lie."""
+    corrupt: Share
+    """Share of the expert's turns at which a random admissible command is done instead."""
+
+
+@dataclass(frozen=True)
+class Sft:
+    """Fine-tuning of π₀ on the demonstrations."""
+
+    learning_rate: LearningRate
+    epochs: Positive
+    batch_tokens: Count
+    """Of an optimizer step."""
+    observation_weight: NotNegative
+    """Loss weight of predicting a token of an observation, beside 1 for an action's."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What the policy plays for the PRM to learn from."""
+
+    games: Count
+    episodes_per_game: Count
+    temperature: Temperature
+    explore: Explore
+    """null, or one of {resets: SHARE}, {bonus: C}, {steered: SHARE}."""
+    validation_share: Annotated[float, Range(gt=0, lt=1)]
+    """Share of the games that the PRM is not trained on, and measured on."""
+    branch: Branch
+
+
+@dataclass(frozen=True)
+class Also:
+    """Published games that are evaluated beside the campaign's own."""
+
+    root: str
+    split: str
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """How policies are measured, on all held-out games."""
+
+    decoding: tuple[str, ...]
+    """Ways of playing, with a temperature behind ``@`` where it is not the rollouts'. The first decides the champion,
+    on ``unseen`` where there are such games."""
+    also: Also | None
+
+    def __post_init__(self) -> None:
+        if not self.decoding:
+            raise ValueError("decoding: () is not allowed: at least one way of playing")
+        for name in self.decoding:
+            try:
+                decoding(name)
+            except ValueError as error:
+                raise ValueError(f"decoding: {refused(error)}") from None
+
+
+@dataclass(frozen=True)
+class Iteration:
+    prev: CountOrNone
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    prm: Count
+    """The iteration whose PRM chooses in searches."""
+
+
+@dataclass(frozen=True)
+class Params:
+    seed: CountOrNone
+    compute: Compute
+    env: Env
+    games: Games
+    demos: Demos
+    model: ModelConfig
+    sft: Sft
+    rollout: Rollout
+    critic: CriticConfig
+    method: UpdateConfig
+    evaluate: Evaluate
+    iterations: dict[str, Iteration]
+    policies: dict[str, Evaluated]
+
+    @property
+    def label(self) -> str:
+        """The name of this campaign in tables of several: who learns, and how the policy follows."""
+        return f"{self.method.name}/{self.critic.name}"
+
+    def as_dict(self) -> dict:
+        """Plain values."""
+        return asdict(self)
