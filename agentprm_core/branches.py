@@ -17,6 +17,7 @@ from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import Start, play
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game
+from agentprm_core.worlds.base import listed_commands
 
 BRANCHES = pa.schema(
     [
@@ -85,7 +86,7 @@ def undecided(
 def random_commands(
     episodes: Sequence[Episode], count: int, *, seed: int, without: Collection[Point] = ()
 ) -> list[tuple[Point, tuple[str, ...]]]:
-    """``count`` states (fewer where there are not so many), each with one admissible command that was not played there.
+    """``count`` states (fewer where there are not so many), each with one listed command that was not played there.
 
     A verb is drawn evenly, then one of its commands. What the policy never does, no rollout says the worth of; a PRM
     that knows the policy's own actions alone takes such a command for as good as those that look like it. In order of
@@ -97,7 +98,7 @@ def random_commands(
         if len(found) == count:
             break
         turn = point.episode.turns[point.turn]
-        others = sorted(set(turn.admissible) - {turn.action})
+        others = sorted(set(listed_commands(turn.admissible)) - {turn.action})
         if others and point.name not in passed:
             draw = random.Random(episode_seed(seed, *point.name, "command"))
             verb = draw.choice(sorted({command.split()[0] for command in others}))

@@ -50,6 +50,11 @@ def admits(admissible: tuple[str, ...], command: str) -> bool:
     return any(OPEN in listed and _template(listed).fullmatch(command) for listed in admissible)
 
 
+def listed_commands(admissible: tuple[str, ...]) -> list[str]:
+    """Those that can be done as they stand: no templates."""
+    return [command for command in admissible if OPEN not in command]
+
+
 @lru_cache(maxsize=4096)
 def _template(listed: str) -> re.Pattern[str]:
     return re.compile(".+".join(map(re.escape, listed.split(OPEN))), re.DOTALL)

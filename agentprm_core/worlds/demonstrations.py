@@ -7,7 +7,7 @@ import random
 from agentprm_core.errors import DataError
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import NothingLeft, World, admits
+from agentprm_core.worlds.base import NothingLeft, World, admits, listed_commands
 
 
 def demonstrate(
@@ -16,7 +16,7 @@ def demonstrate(
     """One episode of the expert of ``world_name`` in ``world``: at most ``max_turns`` actions, fewer when the world
     ends it or the expert gives up.
 
-    ``corrupt``: the share of turns at which a random admissible command is done instead of the expert's. It goes on
+    ``corrupt``: the share of turns at which a random listed command is done instead of the expert's. It goes on
     from what that led to.
 
     Raises DataError for a world without an expert.
@@ -32,8 +32,8 @@ def demonstrate(
             action = expert.act(seen, done)
         except NothingLeft:
             break
-        mistaken = bool(corrupt) and bool(seen.admissible) and mistakes.random() < corrupt
-        done = mistakes.choice(seen.admissible) if mistaken else action
+        mistaken = bool(corrupt) and bool(listed_commands(seen.admissible)) and mistakes.random() < corrupt
+        done = mistakes.choice(listed_commands(seen.admissible)) if mistaken else action
         turns.append(Turn(seen.text, done, seen.admissible, admits(seen.admissible, done), world.state_key()))
         seen = world.step(done)
     return Episode(game.id, 0, seed, tuple(turns), seen.reward >= spec.success, reward=seen.reward)

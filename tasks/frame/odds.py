@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from agentprm_core.policy.starting import PublishedModel
 from agentprm_core.search.decoding_config import decoding
+from agentprm_core.worlds import world_spec
 from tasks.frame.sections import Params
 
 Odd = tuple[str, object, str]
@@ -105,6 +106,9 @@ def _loop(params: Params) -> Iterator[Odd]:
 def _searches(params: Params) -> Iterator[Odd]:
     named = [("evaluate.decoding", name) for name in params.evaluate.decoding]
     named += [("method.search", params.method.search)] if hasattr(params.method, "search") else []
+    spec = world_spec(params.env.world)
     for key, name in named:
+        if decoding(name).method == "beam" and not spec.clones:
+            yield key, name, f"no beam search in {spec.name}, whose worlds cannot be cloned: best_of_N"
         if decoding(name).width > params.compute.slots:
             yield key, name, f"a beam of at most compute.slots, {params.compute.slots}"

@@ -29,6 +29,9 @@ MLFLOW_TRAINING = "workflowType=machine_learning"
 """Ends an address of MLflow's pages, so that they show runs and models; a browser that is new to them would see the
 pages for traces of language-model applications, which are empty here."""
 
+SECTIONS = {"label": "critic", "prm": "critic", "collect": "method", "policy": "method"}
+"""Stage → the section of params.yaml that its run is logged with, where it is not the stage's own."""
+
 
 class Tracker:
     """The MLflow run of one stage. Needs no server: without MLFLOW_TRACKING_URI it writes ``mlflow.db`` here."""
@@ -48,7 +51,8 @@ class Tracker:
             self.run_id = runs[stage] = self._create(stage, parent)
         self._parent = parent
         task = stage.partition("@")[0]
-        self._log_params(self.run_id, {"seed": params["seed"], task: params.get(task, {})})
+        section = SECTIONS.get(task, task)
+        self._log_params(self.run_id, {"seed": params["seed"], section: params.get(section, {})})
 
     def log_metrics(self, metrics: Mapping, *, compared: bool = True) -> None:
         """The numbers in ``metrics`` (nested: ``unseen.greedy.success``) on the stage's run.
