@@ -52,7 +52,8 @@ def admits(admissible: tuple[str, ...], command: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _template(listed: str) -> re.Pattern[str]:
-    return re.compile(".+".join(map(re.escape, listed.split(OPEN))), re.DOTALL)
+    closed = re.split(f"{OPEN}+", listed)  # two places with nothing between them are one
+    return re.compile(".+".join(map(re.escape, closed)), re.DOTALL)
 
 
 class World(Protocol):

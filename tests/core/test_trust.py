@@ -1,4 +1,4 @@
-"""Whether a PRM may be followed: its ranking, and the paired test of its choices in a world where the right action is known, and on which games."""
+"""Whether a PRM may be followed: its ranking, and the paired test of its choices, and on which games."""
 
 from types import SimpleNamespace
 

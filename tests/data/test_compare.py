@@ -76,7 +76,8 @@ def written(update: list[dict], monitor: dict | None) -> None:
         for t in (0, 1)
     ]
     bins = [{"score": 0.25, "q": 0.3, "count": 4}, {"score": 0.75, "q": 0.6, "count": 9}]
-    write_json({"validation": {"calibration": bins}, "by_turn": turns, "measured_as": "return"}, layout.metrics("prm-1"))
+    validated = {"validation": {"calibration": bins}, "by_turn": turns, "measured_as": "return"}
+    write_json(validated, layout.metrics("prm-1"))
     write_json({"monitor": monitor} if monitor else {}, layout.metrics("policy-1"))
     write_json(update, layout.PLOTS / "policy-1.json")
 

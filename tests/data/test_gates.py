@@ -189,7 +189,7 @@ def test_advantages_in_order_and_out_of_it():
 
 
 def test_what_is_no_number_does_not_pass():
-    with pytest.raises(GateError, match="an advantage is a number .*: 1 of 2 rows; rows: .*turn=1"):
+    with pytest.raises(GateError, match=r"an advantage is a number .*: 1 of 2 rows; rows: .*turn=1"):
         run_gate("collect@1", advantages_suite(advantages(1.0, float("nan"))))
     with pytest.raises(GateError, match="q is a number"):
         run_gate("label@1", labels_suite(labels(np.array([0.1, np.nan, 0.9])), 3))

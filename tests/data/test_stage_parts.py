@@ -107,7 +107,7 @@ def test_a_relative_loss_without_pairs_says_what_to_do():
         check_pairs([item(), item(0.5), item(0.5, 0.54)], 0.05, Path("data/rollouts/1"))
     assert str(stopped.value).startswith(
         "data/rollouts/1: no state of a training game has two tried actions whose values differ by more than "
-        "critic.margin, 0.05, and critic relative learns from nothing else. Try actions at more of them (rollout.branch."
+        "critic.margin, 0.05, and critic relative learns from nothing else. Try actions at more of them (rollout"
     )
 
 
