@@ -32,6 +32,11 @@ class Check:
     expectations: tuple[Expectation, ...]
 
 
+def known(column: str, why: str) -> Expectation:
+    """No value is missing or NaN: every other expectation passes over those."""
+    return Expectation("ExpectColumnValuesToNotBeNull", {"column": column}, why)
+
+
 def unique(column: str, why: str) -> Expectation:
     """No value twice."""
     return Expectation("ExpectColumnValuesToBeUnique", {"column": column}, why)

@@ -17,6 +17,7 @@ from agentprm_core.expectations import (
     Check,
     Expectation,
     between,
+    known,
     mean_between,
     one_of,
     unique,
@@ -127,6 +128,7 @@ def labels_suite(labels: pa.Table, turns: int) -> list[Check]:
             TURN,
             (
                 unique_together(TURN, "one label a turn"),
+                known("q", "q is a number"),
                 between("q", 0, 1, "q is in [0, 1]"),
                 between("visits", 1, None, "every (s,a) was visited"),
                 between("variance", 0, 0.25 + 1e-6, "the variance of numbers in [0, 1]"),
@@ -179,6 +181,7 @@ def advantages_suite(advantages: pa.Table) -> list[Check]:
             TURN,
             (
                 unique_together(TURN, "one advantage a turn"),
+                known("advantage", "an advantage is a number"),
                 between("advantage", -1e6, 1e6, "an advantage is a finite number"),
             ),
         ),

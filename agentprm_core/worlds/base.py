@@ -57,7 +57,8 @@ def listed_commands(admissible: tuple[str, ...]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _template(listed: str) -> re.Pattern[str]:
-    return re.compile(".+".join(map(re.escape, listed.split(OPEN))), re.DOTALL)
+    closed = re.split(f"{OPEN}+", listed)  # two places with nothing between them are one
+    return re.compile(".+".join(map(re.escape, closed)), re.DOTALL)
 
 
 class World(Protocol):

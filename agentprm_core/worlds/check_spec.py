@@ -67,7 +67,7 @@ def missing(spec: WorldSpec) -> Iterator[str]:
     """What the spec leaves out, and what follows."""
     if not spec.clones:
         yield (
-            "no clones: no beam search, no expert_iteration, no label.credit branching; "
+            "no clones: no beam search, no critic playing_on, no rollout.branch; "
             "agentprm_core.worlds.replay.Replayed copies a deterministic world by replaying it"
         )
     if spec.expert is None:

@@ -7,7 +7,7 @@
 The first PRM is held against the others. Greedy play and sampling are measured once; a search with N = 1 or 1 × 1 is
 sampling, so sampling is the first point of every curve. ``--oracle`` adds Best-of-N under the true Q, measured by
 playing on from each candidate: the headroom of choosing, at a price no player can pay, so in no comparison of compute.
-``--prior`` is the weight of a sample's likelihood beside its score, as ``evaluate.prior`` is; 0 leaves it out. A cell
+``--prior`` is the weight of a sample's likelihood beside its score, as ``critic.prior`` is; 0 leaves it out. A cell
 (a PRM in one search at one size) is kept in OUT/cells under a digest of what decides it: a run that was killed goes on,
 and another PRM or size adds its cells alone.
 

@@ -121,7 +121,8 @@ def _result(check: Check, found) -> Result:
         raise RuntimeError(f"{check.name}: {found.expectation_config.type} could not be evaluated: {raised}")
     result = found.result
     if "observed_value" in result:
-        observed = f"{float(result['observed_value']):.4g}"
+        value = result["observed_value"]
+        observed = "not a number" if value is None else f"{float(value):.4g}"
         rows: tuple[str, ...] = ()
     else:
         observed = f"{result['unexpected_count']} of {result['element_count']} rows"

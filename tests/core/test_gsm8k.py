@@ -161,7 +161,7 @@ def test_an_archive_cut_in_half_is_named(tmp_path: Path, published: Path) -> Non
 
 
 def test_missing_data_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"games.published_root: .*nowhere is not there"):
+    with pytest.raises(DataError, match=r"games.published: .*nowhere is not there"):
         load_games(tmp_path / "nowhere", "train", None)
     with pytest.raises(DataError, match=r"holds no file of GSM8K \(test.jsonl\)"):
         load_games(tmp_path, "test", None)

@@ -237,5 +237,6 @@ def test_whatever_is_drawn_in_templates_is_admitted(commands, samples, most, ran
 def test_what_is_admitted():
     assert admits(("look",), "look") and not admits(("look",), "loo")
     assert admits((), "anything")
+    assert admits(("a……b",), "axb") and admits(("……",), "a") and not admits(("……",), "")
     assert admits(("get … oak log", "search[…]"), "get 2 oak log")
     assert admits(("search[…]",), "search[red (shoes)]") and not admits(("search[…]",), "search[]")

@@ -7,22 +7,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 
+from agentprm_core import suites
 from agentprm_core.datasets import atomic_write, episodes_to_table, games_to_table, write_table
+from agentprm_core.methods import trust
 from agentprm_core.policy.models import load_checkpoint, new_model, save_checkpoint
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.prm.model import new_prm
 from agentprm_core.types import Episode, Turn
 from agentprm_core.worlds.alfworld.games import write_game
 from agentprm_core.worlds.alfworld.households import generate_games
-from tasks import evaluate, gain, games, label, policy, search, search_curves
+from tasks import collect, games, label
+from tasks.commands import search_curves, standalone
 from tasks.frame import layout
-from tasks.frame.params import PARAMS
-from tasks.frame.profile import overridden
 from tasks.frame.stage import run_stage, write_json
-
-ROOT = Path(__file__).parents[2]
+from tests.data.project import raw_params, write_project
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +35,8 @@ def project(database, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
     monkeypatch.chdir(tmp_path)
 
-    def write(**overrides) -> Path:
-        params = yaml.safe_load((ROOT / PARAMS).read_text())
-        for changes in (yaml.safe_load((ROOT / "profiles/smoke.yaml").read_text()), overrides):
-            overridden(params, changes)
-        (tmp_path / PARAMS).write_text(yaml.safe_dump(params))
-        return tmp_path
+    def write(*profiles, **overrides) -> None:
+        write_project(tmp_path, raw_params("smoke", *profiles, **overrides))
 
     write()
     return write
@@ -62,8 +57,8 @@ def refused(task: str, module, *iteration: str, **options) -> str:
 
 
 def published(project, root: Path) -> None:
-    project(games={"source": "published", "published_root": str(root), "train": 1, "seen": 0, "unseen": 1},
-            demos={"games": 1}, rollout={"games": 1}, search={"games": 1})  # fmt: skip
+    games = {"published": str(root), "train": 1, "seen": 0, "unseen": 1}
+    project(games=games, demos={"games": 1}, rollout={"games": 1}, method={"games": 1})
 
 
 def test_a_stage_under_a_launcher_of_several_processes(project, monkeypatch, capsys):
@@ -105,8 +100,8 @@ def test_a_game_in_the_old_dialect(project, tmp_path, household):
 
 def test_fewer_published_games_than_asked_for(project, tmp_path, household):
     write_game(household, tmp_path / "tree")
-    project(games={"source": "published", "published_root": "tree", "train": 2, "seen": 0, "unseen": 1},
-            demos={"games": 1}, rollout={"games": 1}, search={"games": 1})  # fmt: skip
+    few = {"published": "tree", "train": 2, "seen": 0, "unseen": 1}
+    project(games=few, demos={"games": 1}, rollout={"games": 1}, method={"games": 1})
     assert refused("games", games) == "games: params.yaml asks for 2 games of train, tree has 1"
 
 
@@ -124,7 +119,7 @@ def test_a_checkpoint_with_another_tokenizer(project, tmp_path, monkeypatch):
     arguments = ["evaluate", "--policy", "mine", "--games", "tree", "--split", "valid_seen", "--json"]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit, match=r"^evaluate: mine: its tokenizer .* is not the one its weights were trained"):
-        evaluate.main()
+        standalone.main()
 
 
 def rollouts(policy_digest: str, won: int = 2) -> None:
@@ -145,54 +140,59 @@ def test_rollouts_of_another_policy(project):
     assert not layout.labels(1).exists()
 
 
-def test_a_gate_that_fails(project):
-    project(label={"min_std": 0.9})
+def test_a_gate_that_fails(project, monkeypatch):
+    monkeypatch.setattr(suites, "MIN_STD", 0.9)
     rollouts(checkpoint(layout.policy(0)))
     said = refused("label", label, "--iteration", "1", gated=True)
-    assert said.startswith("label@1: the gate failed, no out was written (1 of 8 expectations")
+    assert said.startswith("label@1: the gate failed, no out was written (1 of 9 expectations")
     assert "label spread: q is not the same everywhere [expect_column_mean_to_be_between]: 0." in said
     assert not layout.labels(1).exists()
     assert not layout.metrics("label-1").exists()
     assert not json.loads(Path(".scratch/gates/label@1.json").read_text())[-1]["success"]
 
 
-FOLLOWING = pytest.mark.parametrize(("method", "stage"), [("online_dpo", policy), ("expert_iteration", search)])
-"""Who follows a PRM, with each of the methods that do."""
+FOLLOWING = pytest.mark.parametrize("method", ["online_dpo", "expert_iteration"])
+"""The methods that follow a PRM."""
+
+
+def following(method: str) -> list[str]:
+    """The profile that it needs over the smoke one."""
+    return [] if method == "expert_iteration" else [method]
 
 
 @FOLLOWING
-def test_a_prm_that_does_not_rank(project, method, stage):
-    project(prm={"require_ranking": True}, policy={"method": method})
+def test_a_prm_that_does_not_rank(project, method):
+    project(*following(method), critic={"require": "ranking"})
     checkpoint(layout.policy(0))
     checkpoint(layout.prm(1), kind="prm")
     rollouts("any")
     ranking = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs": 90, "states": 30}
     write_json({"ranking": {**ranking, "better_than_chance": False}}, layout.metrics("prm-1"))
-    said = refused(stage.__name__.split(".")[-1], stage, "--iteration", "1", gated=True)
+    said = refused("collect", collect, "--iteration", "1", gated=True)
     assert "ranks actions no better than chance: it orders 50% [41%, 60%] of 90 pairs at 30 held-out states" in said
-    assert "prm.require_ranking: false" in said
-    assert not layout.policy(1).exists() and not layout.searched(1).exists()
+    assert "critic.require: nothing" in said
+    assert not layout.collected(1).exists()
 
 
 def test_too_few_games_for_two_sides(project):
-    project(label={"validation_share": 1e-9})
+    project(rollout={"validation_share": 1e-9})
     rollouts(checkpoint(layout.policy(0)))
     assert refused("label", label, "--iteration", "1", gated=True) == (
-        "label@1: label.validation_share: with 8 games, share 1e-09 and seed 1 every game is for training; "
+        "label@1: rollout.validation_share: with 8 games, share 1e-09 and seed 1 every game is for training; "
         "play more games or choose another seed (rollout.games, seed)"
     )
     assert not layout.labels(1).exists()
 
 
 def test_nothing_won_to_imitate(project):
-    project(policy={"method": "rft"})
+    project("rft")
     rollouts(checkpoint(layout.policy(0)), won=0)
-    checkpoint(layout.prm(1))
-    assert refused("policy", policy, "--iteration", "1", gated=True) == (
-        "policy@1: none of the 32 episodes was won: nothing to imitate; play more of them (rollout.games, "
+    checkpoint(layout.prm(1), kind="prm")
+    assert refused("collect", collect, "--iteration", "1", gated=True) == (
+        "collect@1: none of the 32 episodes was won: nothing to imitate; play more of them (rollout.games, "
         "rollout.episodes_per_game)"
     )
-    assert not layout.policy(1).exists()
+    assert not layout.collected(1).exists()
 
 
 def failing(error: Exception) -> SimpleNamespace:
@@ -213,11 +213,11 @@ def test_a_fault_of_the_code_is_no_bad_input(project):
         run_stage("sft", failing(ValueError("not enough values to unpack")).work, iterated=False, arguments=())
 
 
-@pytest.mark.parametrize("program", [evaluate, search_curves])
+@pytest.mark.parametrize("program", [standalone, search_curves])
 def test_games_without_a_column(tmp_path, monkeypatch, household, program):
     checkpoint(tmp_path / "policy")
     write_table(games_to_table([household]).drop_columns(["goal"]), tmp_path / "train.parquet")
-    name = program.__name__.split(".")[-1]
+    name = "search_curves" if program is search_curves else "evaluate"
     arguments = [name, "--policy", f"{tmp_path}/policy", "--games", f"{tmp_path}", "--split", "train"]
     if program is search_curves:
         arguments += ["--prm", f"mine={tmp_path}/prm", "--out", f"{tmp_path}/out"]
@@ -231,26 +231,27 @@ def test_games_without_a_column(tmp_path, monkeypatch, household, program):
 
 @FOLLOWING
 @pytest.mark.parametrize("wins", [("sample",), ("sample", "best_of_n")])
-def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins, method, stage):
+def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins, method):
     """Refused where choosing by it loses games, and where it changes none."""
-    project(prm={"require_gain": True, "gain_games": 3}, policy={"method": method}, label={"validation_share": 0.5})
+    monkeypatch.setattr(trust, "GAMES", 3)
+    project(*following(method), critic={"require": "gain"}, rollout={"validation_share": 0.5})
     checkpoint(layout.policy(0))
     checkpoint(layout.prm(1), kind="prm")
     rollouts("any")
+    write_json({"ranking": {"better_than_chance": True}}, layout.metrics("prm-1"))
     write_table(games_to_table([dataclasses.replace(household, id=f"g{n}") for n in range(8)]), layout.games("train"))
 
-    def play_games(policy, prm, chosen, way, seed):
-        return [Episode(game.id, 0, seed, (), won=way.method in wins) for game in chosen]
+    def play_games(policy, prm, chosen, search, seed):
+        return [Episode(game.id, 0, seed, (), won=search.way.method in wins) for game in chosen]
 
-    monkeypatch.setattr(gain, "play_games", play_games)
-    task = stage.__name__.split(".")[-1]
-    said = refused(task, stage, "--iteration", "1", gated=True)
+    monkeypatch.setattr(trust, "play_games", play_games)
+    said = refused("collect", collect, "--iteration", "1", gated=True)
     lost = 3 if len(wins) == 1 else 0
     assert said.startswith(
-        f"{task}@1: data/checkpoints/prm/1 does not make its policy win more: of 3 held-out games Best-of-4 under it "
+        "collect@1: data/checkpoints/prm/1 does not make its policy win more: of 3 held-out games Best-of-4 under it "
         f"won 0 that one sample lost, and lost {lost} that it won ("
     )
     assert "needed is a gain at p < 0.05" in said
-    assert "prm.require_gain: false" in said
-    assert not layout.policy(1).exists()
-    assert not layout.metrics("policy-1").exists()
+    assert "critic.require: ranking" in said
+    assert not layout.collected(1).exists()
+    assert not layout.metrics("collect-1").exists()

@@ -5,35 +5,29 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import yaml
-
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.types import GAMES
 from agentprm_core.worlds.alfworld.games import write_game
 from agentprm_core.worlds.alfworld.households import generate_games
 from tasks import evaluate, games
 from tasks.frame import layout
-from tasks.frame.params import PARAMS
-from tasks.frame.profile import load_profile, overridden
 from tasks.frame.stage import run_stage
+from tests.data.project import raw_params, write_project
 
-ROOT = Path(__file__).parents[2]
 CHANGES = {
     "env": {"max_turns": 3},
-    "games": {"source": "published", "published_root": "tree", "train": 2, "seen": 2, "unseen": 0},
+    "games": {"published": "tree", "train": 2, "seen": 2, "unseen": 0},
     "demos": {"games": 2},
     "rollout": {"games": 2},
-    "search": {"games": 2},
+    "method": {"games": 2},
     "evaluate": {"decoding": ["greedy"]},
-    "compare": {"split": "seen"},
 }
 
 
 def test_a_split_without_games(checkpoints, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.chdir(tmp_path)
-    params = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), load_profile("smoke", ROOT / "profiles"))
-    PARAMS.write_text(yaml.safe_dump(overridden(params, CHANGES)))
+    write_project(tmp_path, raw_params("smoke", **CHANGES))
     held_out = [replace(game, id=f"valid_{game.id}") for game in generate_games(2, 1, "seen")]
     for game in [*generate_games(2, 1, "train"), *held_out]:
         write_game(game, Path("tree"))

@@ -2,45 +2,44 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.policy.models import load_checkpoint
-from agentprm_core.policy.runner import cache_bytes
+from agentprm_core.search.decoding_config import decoding
+from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES
 from tasks import evaluate
-from tasks.frame.params import load_params
-from tasks.frame.stage import StageError
-from tasks.playing import DecodingConfig
 
-WAY = DecodingConfig("sample", 1.0, True, n=2, width=2, samples=2, world="alfworld", max_turns=3, max_action_tokens=8,
-          slots=4, context=512)  # fmt: skip
+PLAY = PlaySettings(
+    world="alfworld", max_turns=3, context=512, max_action_tokens=8, constrained=True, slots=4, cache_mb=256
+)
+SEARCH = Search(decoding("sample"), PLAY, 1.0)
 
 
 @pytest.fixture
 def stage(tmp_path):
     compute = SimpleNamespace(device="cpu", threads=1)
-    params = SimpleNamespace(seed=1, method="agentprm", compute=compute)
+    params = SimpleNamespace(seed=1, label="online_dpo/monte_carlo", compute=compute)
     clock = SimpleNamespace(lap=lambda name: nullcontext())
     return SimpleNamespace(params=params, clock=clock, iteration=1, scratch=tmp_path / "scratch", name="evaluate@1")
 
 
 @pytest.fixture
 def measured(stage, checkpoints, monkeypatch):
-    """``measured(way)`` gives outcomes; ``measured.played`` are the ways that were played for them."""
+    """``measured(search)`` gives outcomes; ``measured.played`` are the searches that were played for them."""
     policy, prm = load_checkpoint(checkpoints / "policy"), load_checkpoint(checkpoints / "prm", kind="prm")
     games = games_from_table(read_table(checkpoints / "unseen.parquet", GAMES))
     playing = evaluate.play_games
 
-    def noted(policy, prm, games, way, *arguments):
-        outcomes.played.append(way)
-        return playing(policy, prm, games, way, *arguments)
+    def noted(policy, prm, games, search, *arguments):
+        outcomes.played.append(search)
+        return playing(policy, prm, games, search, *arguments)
 
-    def outcomes(way, split="unseen", policy=policy):
-        return evaluate._outcomes(stage, split, games, way, policy, prm, None)
+    def outcomes(search, split="unseen", policy=policy):
+        return evaluate._outcomes(stage, split, games, search, policy, prm, None)
 
     outcomes.played, outcomes.policy = [], policy
     monkeypatch.setattr(evaluate, "play_games", noted)
@@ -48,38 +47,32 @@ def measured(stage, checkpoints, monkeypatch):
 
 
 def test_what_is_measured_is_not_played_again(stage, measured):
-    first = measured(WAY)
+    first = measured(SEARCH)
     assert first["split"].to_pylist() == ["unseen"] * 2
+    assert set(first["method"].to_pylist()) == {"online_dpo/monte_carlo"}
     assert first["score"].null_count == 0
-    assert measured(WAY) == first
-    assert measured.played == [WAY]
+    assert measured(SEARCH) == first
+    assert measured.played == [SEARCH]
     (kept,) = (stage.scratch / "outcomes").iterdir()
     assert kept.name.startswith("unseen-sample-")
 
 
 def test_all_that_decides_outcomes_asks_for_others(stage, measured):
-    measured(WAY)
-    measured(WAY, split="seen")
-    measured(replace(WAY, method="greedy"))
-    measured(replace(WAY, prior=0.5))
-    measured(replace(WAY, slots=1))  # what is read, and counted, depends on what is played beside it
-    measured(WAY, policy=replace(measured.policy, digest="another"))
+    measured(SEARCH)
+    measured(SEARCH, split="seen")
+    measured(replace(SEARCH, way=decoding("greedy")))
+    measured(replace(SEARCH, way=decoding("sample@0.5")))
+    measured(replace(SEARCH, temperature=0.7))
+    measured(replace(SEARCH, prior=0.5))
+    # what is read, and counted, depends on what is played beside it
+    measured(replace(SEARCH, settings=replace(PLAY, slots=1)))
+    measured(SEARCH, policy=replace(measured.policy, digest="another"))
     stage.params.compute.threads = 2
-    measured(WAY)
+    measured(SEARCH)
     stage.params.seed = 2
-    measured(WAY)
-    stage.params.method = "rft"
-    measured(WAY)
-    assert len(measured.played) == 9
-
-
-def test_a_cache_too_small_for_the_beam_is_named(checkpoints):
-    policy = load_checkpoint(checkpoints / "policy")
-    of_one = cache_bytes(policy.model, 512) / 2**20
-    params = load_params(Path(__file__).parents[2] / "params.yaml")
-    params = params.model_copy(update={"compute": params.compute.model_copy(update={"cache_mb": 2 * 3.5 * of_one})})
-    stage = SimpleNamespace(params=params)
-    assert evaluate._way(stage, policy, "best_of_n").slots == 3
-    assert evaluate._way(stage, policy, "best_of_n").prior == params.evaluate.prior > 0
-    with pytest.raises(StageError, match=r"compute.cache_mb is .*: 2 caches of 3 slots of 512 tokens .*beam.width, 4:"):
-        evaluate._way(stage, policy, "beam")
+    measured(SEARCH)
+    stage.params.label = "rft/monte_carlo"
+    measured(SEARCH)
+    assert len(measured.played) == 11
+    measured(replace(SEARCH, settings=replace(PLAY, cache_mb=300)))
+    assert len(measured.played) == 11, "more memory than the slots need changes nothing"

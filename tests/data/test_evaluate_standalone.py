@@ -9,16 +9,19 @@ from peft import LoraConfig, get_peft_model
 
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.prm.model import new_prm
-from tasks import evaluate
-from tasks.frame import compute
-from tasks.frame.params import decoding_name
-from tasks.playing import STANDALONE
+from tasks.commands import standalone
+from tasks.commands.standalone import STANDALONE
 from tests.model.test_server import serving
+
+NAMES = {
+    "greedy": "greedy", "sample": "sample", "best_of_n": "best_of_2", "best_trajectory": "best_trajectory_of_2",
+    "beam": "beam_2x2",
+}  # fmt: skip
 
 
 def said(capsys, monkeypatch, *arguments: str) -> dict:
     monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, arguments), "--max-turns", "3", "--json"])
-    evaluate.main()
+    standalone.main()
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
@@ -30,14 +33,14 @@ def test_every_method_ends_with_one_json_object(checkpoints, capsys, monkeypatch
     )  # fmt: skip
     assert {"success", "ci_low", "ci_high", "games", "mean_actions", "seconds"} <= figures.keys()
     assert (figures["games"], figures["mean_actions"], figures["max_turns"]) == (2, 3.0, 3)
-    assert figures["decoding"] == decoding_name(method, n=2, width=2, samples=2)
+    assert figures["decoding"] == NAMES[method]
     assert (figures["prm_read"] > 0) == (method not in ("greedy", "sample"))
     assert figures["generated"] > 0
 
 
 @pytest.mark.parametrize("method", STANDALONE)
 def test_every_method_plays_in_bfloat16(checkpoints, capsys, monkeypatch, method):
-    monkeypatch.setattr(compute, "playing_dtype", lambda where: torch.bfloat16)  # as on a GPU
+    monkeypatch.setattr(standalone, "playing_dtype", lambda *where: torch.bfloat16)  # as on a GPU
     figures = said(
         capsys, monkeypatch, "--policy", checkpoints / "policy", "--prm", checkpoints / "prm", "--games", checkpoints,
         "--split", "unseen", "--method", method, "--n", 2, "--width", 2, "--samples", 2, "--precision", "bfloat16",
@@ -51,7 +54,7 @@ def test_adapters_play_and_choose_in_bfloat16(checkpoints, capsys, monkeypatch, 
     policy = get_peft_model(base.model, config)
     save_checkpoint(policy, base.tokenizer, tmp_path / "policy")
     save_checkpoint(new_prm(policy), base.tokenizer, tmp_path / "prm", kind="prm")
-    monkeypatch.setattr(compute, "playing_dtype", lambda where: torch.bfloat16)
+    monkeypatch.setattr(standalone, "playing_dtype", lambda *where: torch.bfloat16)
     figures = said(
         capsys, monkeypatch, "--policy", tmp_path / "policy", "--prm", tmp_path / "prm", "--games", checkpoints,
         "--split", "unseen", "--method", "best_of_n",
@@ -78,14 +81,14 @@ def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):
     arguments = ["evaluate", "--policy", "x", "--games", "y", "--split", "z", "--method", "beam"]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit) as stopped:
-        evaluate.main()
+        standalone.main()
     assert stopped.value.code == 2
     assert "--method beam needs --prm, the PRM that chooses" in capsys.readouterr().err
 
 
 def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, monkeypatch):
     games = ("--games", checkpoints, "--split", "unseen")
-    monkeypatch.setenv(evaluate.API_KEY, "secret")
+    monkeypatch.setenv(standalone.API_KEY, "secret")
     with serving() as server:
         server.policy = load_checkpoint(checkpoints / "policy")
         url = f"http://127.0.0.1:{server.server_port}/v1"
@@ -112,6 +115,6 @@ def test_what_a_server_cannot_be_asked(capsys, monkeypatch, arguments, message):
     given = ["evaluate", "--games", "y", "--split", "z", "--server", "http://127.0.0.1:9/v1", *arguments]
     monkeypatch.setattr(sys, "argv", given)
     with pytest.raises(SystemExit) as stopped:
-        evaluate.main()
+        standalone.main()
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err

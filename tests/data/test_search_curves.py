@@ -1,4 +1,4 @@
-"""``python -m tasks.search_curves``: every cell once, kept over a kill, and the table that comes of them."""
+"""``python -m tasks.commands.search_curves``: every cell once, kept over a kill, and the table that comes of them."""
 
 import json
 import sys
@@ -8,8 +8,9 @@ import pytest
 
 from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
-from tasks import search_curves
-from tasks.playing import DecodingConfig
+from agentprm_core.search.decoding_config import decoding
+from agentprm_core.search.playing import PlaySettings, Search
+from tasks.commands import search_curves
 
 SMALL = ("--best-of", "2", "--beams", "1x2,2x2", "--max-turns", "3", "--slots", "8")
 
@@ -61,9 +62,11 @@ def test_other_settings_play_anew_and_another_prm_adds_its_cells(checkpoints, tm
 
 
 def test_another_prior_plays_again_what_it_decides():
-    way = DecodingConfig("sample", 1.0, True, 1, 1, 1, "alfworld", 3, 8, 8, 512, prior=0.1)
-    cells, others = (search_curves.plan(["prm"], w, [2], [(2, 2)], 4) for w in (way, replace(way, prior=0.2)))
-    again = [(cell.prm, cell.way.method) for cell, other in zip(cells, others, strict=True) if cell != other]
+    room = {"context": 512, "max_action_tokens": 8, "slots": 8, "cache_mb": 1}
+    play = PlaySettings("alfworld", max_turns=3, constrained=True, **room)
+    search = Search(decoding("sample"), play, 1.0, prior=0.1)
+    cells, others = (search_curves.plan(["prm"], s, [2], [(2, 2)], 4) for s in (search, replace(search, prior=0.2)))
+    again = [(cell.prm, cell.search.way.method) for cell, other in zip(cells, others, strict=True) if cell != other]
     assert again == [("prm", "best_of_n"), ("prm", "beam"), ("oracle", "best_of_n")]
 
 

@@ -1,27 +1,30 @@
 """Parts of the stages that decide what data is: which games, which mistakes, where time went."""
 
 import json
+import math
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agentprm_core.draws import share_of
+from agentprm_core.errors import DataError
+from agentprm_core.methods.relative import check_pairs
+from agentprm_core.prm import ranking
 from agentprm_core.prm.rows import Labelled, Tried
 from agentprm_core.worlds import make_world
 from agentprm_core.worlds.alfworld.expert import Expert
 from agentprm_core.worlds.alfworld.households import generate_games
 from agentprm_core.worlds.demonstrations import demonstrate
-from tasks import prm
-from tasks.demos import choose
 from tasks.frame import clock
 from tasks.frame.clock import Clock, read_timing, write_timing
-from tasks.frame.stage import StageError
-from tasks.prm import check_pairs
 from tasks.report.text import iteration_report, iterations_text
-from tasks.rollout import share_of
 
 
 @pytest.fixture(scope="module")
@@ -29,28 +32,39 @@ def games():
     return generate_games(20, 1, "train")
 
 
-def stage(iteration: int):
-    return SimpleNamespace(params=SimpleNamespace(seed=1), prev=iteration - 1)
+def share(games, count: int, iteration: int, **how):
+    return share_of(games, count, seed=1, iteration=iteration, **how)
 
 
 def test_iterations_take_turns_with_the_games(games):
-    shares = [{game.id for game in share_of(games, 6, stage(i))} for i in (1, 2, 3, 4)]
+    shares = [{game.id for game in share(games, 6, i)} for i in (1, 2, 3, 4)]
     assert [len(share) for share in shares] == [6, 6, 6, 6]
     assert not shares[0] & shares[1] | shares[1] & shares[2] | shares[0] & shares[2]
     assert len(set.union(*shares)) == 20  # the fourth takes the last two and starts over
-    assert share_of(games, 20, stage(1)) == share_of(games, 20, stage(3)) == games
+    assert share(games, 20, 1) == share(games, 20, 3) == games
 
 
 def test_a_search_begins_where_the_rollouts_come_last(games):
     """Of 20 games three rollouts of 6 and a search of 2 share none, and later searches go on towards them."""
-    rolled = {game.id for i in (1, 2, 3) for game in share_of(games, 6, stage(i))}
-    searched = [{game.id for game in share_of(games, 2, stage(i), backwards=True)} for i in (1, 2)]
+    rolled = {game.id for i in (1, 2, 3) for game in share(games, 6, i)}
+    searched = [{game.id for game in share(games, 2, i, backwards=True)} for i in (1, 2)]
     assert not searched[0] & rolled and searched[1] < rolled and not searched[0] & searched[1]
 
 
 def test_games_are_drawn_by_the_seed(games):
-    assert choose(games, 5, 1) == choose(games, 5, 1) != choose(games, 5, 2)
-    assert choose(games, 20, 3) == games
+    drawn = [share_of(games, 5, seed=seed, iteration=1) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert drawn[0] == sorted(drawn[0], key=lambda game: game.id)
+
+
+@given(st.integers(1, 12), st.integers(0, 30), st.integers(1, 9), st.booleans())
+def test_any_iterations_next_to_each_other_play_all_games_as_often(count, seed, iteration, backwards):
+    """So many iterations as make the games come out whole play each game equally often, wherever they begin."""
+    games = [SimpleNamespace(id=f"{n:02d}") for n in range(12)]
+    rounds = math.lcm(count, 12) // count
+    how = {"seed": seed, "backwards": backwards}
+    shares = (share_of(games, count, iteration=i, **how) for i in range(iteration, iteration + rounds))
+    assert set(Counter(game.id for share in shares for game in share).values()) == {rounds * count // 12}
 
 
 def test_an_expert_with_mistakes_still_wins_and_needs_longer(games):
@@ -89,21 +103,20 @@ def test_a_relative_loss_without_pairs_says_what_to_do():
         return Labelled(SimpleNamespace(), np.array([0.9, np.nan, 0.1]), tried)
 
     check_pairs([item(), item(0.5, 0.56)], 0.05, Path("data/rollouts/1"))
-    with pytest.raises(StageError) as stopped:
+    with pytest.raises(DataError) as stopped:
         check_pairs([item(), item(0.5), item(0.5, 0.54)], 0.05, Path("data/rollouts/1"))
     assert str(stopped.value).startswith(
         "data/rollouts/1: no state of a training game has two tried actions whose values differ by more than "
-        "prm.margin, 0.05, and prm.loss relative learns from nothing else. Try actions at more of them (rollout.branch."
+        "critic.margin, 0.05, and critic relative learns from nothing else. Try actions at more of them (rollout"
     )
 
 
 def test_the_figures_of_a_ranking_come_from_single_plays(monkeypatch):
     tried = [Tried(0, "look", 0.75, returns=[1.0, 0.5]), Tried(0, "inventory", 0.5, returns=[0.0, 1.0])]
     item = Labelled(SimpleNamespace(game_id="g", index=0), np.zeros(1), tried)
-    monkeypatch.setattr(prm, "score_actions", lambda *arguments: [np.array([0.9, 0.1])])
-    section = SimpleNamespace(ranking_margin=0.6, batch_tokens=1)
-    stage = SimpleNamespace(seed=1, params=SimpleNamespace(prm=section))
-    found = prm.ranking(None, SimpleNamespace(renderer=None), [item, replace(item, tried=())], stage)
+    monkeypatch.setattr(ranking, "MARGIN", 0.6)
+    monkeypatch.setattr(ranking, "score_actions", lambda *arguments: [np.array([0.9, 0.1])])
+    found = ranking.ranked(None, None, [item, replace(item, tried=())], batch_tokens=1, seed=1)
     assert [found[name]["pairs"] for name in ("ranking", "ranking_of_all")] == [0, 1]
     # apart by more than 0.6 in the first play alone, which the second contradicts
     assert (found["ranking"]["half_pairs"], found["ranking"]["half_accuracy"], found["ranking"]["ceiling"]) == (

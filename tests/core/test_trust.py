@@ -1,0 +1,121 @@
+"""Whether a PRM may be followed: its ranking, and the paired test of its choices, and on which games."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from agentprm_core.credit.split import validation_games
+from agentprm_core.errors import DataError
+from agentprm_core.evaluate import paired_test
+from agentprm_core.methods import trust
+from agentprm_core.search import best_of_n
+from tests.core.given import given, know, write_games
+from tests.model import toy
+
+
+class Scores:
+    """In the PRM's place: ``right`` likes to take what the task asks for, then new places, least to take aught else."""
+
+    def __init__(self, right: bool) -> None:
+        self._right, self._target, self._told = right, {}, set()
+
+    def open(self, seed):
+        self._target[len(self._target)] = ""
+        return len(self._target) - 1
+
+    def see(self, seat, observation, admissible):
+        if "task is to: take" in observation:
+            self._target[seat] = observation.split()[-2]
+        return True
+
+    def tell(self, seat, action, reason=""):
+        self._told.add((seat, action))
+
+    def score(self, asked):
+        return [[self._score(seat, candidate.action) for candidate in candidates] for seat, candidates in asked]
+
+    def close(self, seat):
+        return 0
+
+    def _score(self, seat, action):
+        if action.startswith("take"):
+            worth = 1.0 if action.split()[1] == self._target[seat] else -1.0
+        else:
+            worth = 0.5 if action.startswith("go") and (seat, action) not in self._told else 0.0
+        return worth if self._right else -worth
+
+
+RANKING = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs": 90, "states": 30}
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_prm_that_knows_gains_and_one_that_misleads_loses(tmp_path, monkeypatch, right):
+    monkeypatch.setattr(best_of_n, "PrmScorer", lambda prm, **_: Scores(right))
+    policy = toy.policy()
+    found = trust.gain(given(tmp_path, prior=0.1), policy, policy, [toy.game(n) for n in range(80)])
+    assert found.games == 80
+    assert found.p_value < trust.LEVEL
+    assert (found.gained > found.lost) == (found.difference > 0) == right
+    assert f"won {found.gained} that one sample lost, and lost {found.lost} that it won" in trust.said(found)
+
+
+def test_it_is_chosen_as_in_searches(tmp_path, monkeypatch):
+    """With the prior and the temperature of the rollouts, from the same seed."""
+    played = []
+    monkeypatch.setattr(trust, "play_games", lambda policy, prm, games, *how: played.append(how) or [])
+    monkeypatch.setattr(trust, "paired_test", lambda before, after: None)
+    trust.gain(given(tmp_path, prior=0.1), toy.policy(), toy.policy(), [])
+    assert [(search.name, search.prior, search.sampling, seed) for search, seed in played] == [
+        ("sample", 0.1, 20.0, 1001),
+        ("best_of_4", 0.1, 20.0, 1001),
+    ]
+
+
+def test_what_is_played_are_validation_games_of_the_rollouts(tmp_path, monkeypatch):
+    games = [toy.game(n) for n in range(60)]
+    ids = [game.id for game in games]
+    validation = {game_id for game_id, is_one in zip(ids[:40], validation_games(ids[:40], 0.3, 1)) if is_one}
+    data = know(given(tmp_path), episodes=[SimpleNamespace(game_id=game_id) for game_id in ids[:40] for _ in range(2)])
+    write_games(data, games)
+    monkeypatch.setattr(trust, "GAMES", 5)
+    played = trust.held_out_games(data)
+    assert len(played) == 5 and {game.id for game in played} < validation
+    assert played == trust.held_out_games(data)
+    monkeypatch.setattr(trust, "GAMES", 100)
+    assert {game.id for game in trust.held_out_games(data)} == validation
+
+
+@pytest.mark.parametrize(("gained", "lost", "passes"), [(20, 5, True), (12, 5, False), (5, 20, False)])
+def test_only_a_gain_beyond_chance_passes_and_is_reported(tmp_path, monkeypatch, capsys, gained, lost, passes):
+    before = {str(n): n < lost for n in range(100)}
+    after = {str(n): lost <= n < lost + gained for n in range(100)}
+    data = know(given(tmp_path, ranking={"better_than_chance": True}), policy=None, prm=None)
+    monkeypatch.setattr(trust, "held_out_games", lambda given: [])
+    monkeypatch.setattr(trust, "gain", lambda *arguments: paired_test(before, after))
+    if passes:
+        figures = trust.trusted(data, "gain")["gain"]
+        assert (figures["games"], figures["gained"], figures["lost"], figures["difference"]) == (100, 20, 5, 0.15)
+        assert figures["p_value"] == pytest.approx(0.00408, abs=1e-5)
+    else:
+        with pytest.raises(DataError, match="prm-1 does not make its policy win more: of 100 held-out games"):
+            trust.trusted(data, "gain")
+    assert f"of 100 held-out games Best-of-4 under it won {gained} that" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        ({}, r"it orders 50% \[41%, 60%\] of 90 pairs at 30 held-out states"),
+        ({"accuracy": None, "accuracy_low": None}, "no held-out state has two actions whose measured returns differ"),
+    ],
+)
+def test_a_prm_that_does_not_rank_is_followed_only_where_nothing_is_asked(tmp_path, measured, said):
+    data = given(tmp_path, ranking=RANKING | measured | {"better_than_chance": False})
+    assert trust.trusted(data, "nothing") == {}
+    for require in ("ranking", "gain"):
+        with pytest.raises(DataError, match=f"prm-1 ranks actions no better than chance: {said}.*critic.require: no"):
+            trust.trusted(data, require)
+
+
+def test_a_prm_that_ranks_may_be_followed_without_a_game(tmp_path):
+    assert trust.trusted(given(tmp_path, ranking={"better_than_chance": True}), "ranking") == {}

@@ -1,0 +1,100 @@
+"""Slots follow from the memory given to key-value caches, weights of players from device and precision, processes from
+the GPUs there are."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from agentprm_core.errors import DataError
+from agentprm_core.methods import base
+from agentprm_core.policy.models import playing_dtype, save_checkpoint
+from agentprm_core.policy.runner import cache_bytes
+from agentprm_core.prm.model import new_prm
+from agentprm_core.search.decoding_config import decoding
+from agentprm_core.search.playing import Search
+from tasks.frame.machine import hardware, use
+from tasks.frame.params import Parallel, validate
+from tasks.frame.stage import StageError
+from tests.core.given import HARDWARE, PLAY, given
+from tests.data.project import raw_params
+from tests.model import toy
+
+
+def play(cache_mb: float):
+    return replace(PLAY, cache_mb=cache_mb, slots=128)
+
+
+def test_as_many_slots_as_asked_for_or_as_fit():
+    policy = toy.policy()
+    of_one = cache_bytes(policy.model, 512) / 2**20
+    assert play(1000 * of_one).fitting(policy) == 128
+    assert play(10 * of_one).fitting(policy) == 10
+    assert play(10 * of_one).fitting(policy, caches=2) == 5
+    slots = [Search(decoding(name), play(10 * of_one), 1.0).slots(policy) for name in ("greedy", "best_of_4")]
+    assert slots == [10, 5]
+
+
+def test_every_process_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    compute = {"device": "cuda", "parallel": None, "threads": torch.get_num_threads()}
+    use(SimpleNamespace(**compute))
+    use(SimpleNamespace(**compute | {"parallel": Parallel(2, "none")}))
+    use(SimpleNamespace(**compute | {"parallel": Parallel(3, "none"), "device": "cpu"}))
+    with pytest.raises(StageError, match=r"compute.parallel.processes is 3, and torch sees 2 GPU here"):
+        use(SimpleNamespace(**compute | {"parallel": Parallel(3, "none")}))
+
+
+def test_a_device_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(StageError, match=r"compute.device is 'cuda', and torch sees no GPU here"):
+        use(SimpleNamespace(device="cuda", parallel=None, threads=torch.get_num_threads()))
+
+
+def test_a_budget_without_a_slot_is_named():
+    said = r"compute.cache_mb is 0.001: a cache of 0.001 MiB holds no slot of 512 tokens"
+    with pytest.raises(DataError, match=said):
+        play(0.001).fitting(toy.policy())
+
+
+def test_a_cache_too_small_for_the_beam_is_named():
+    policy = toy.policy()
+    small = play(2 * 3.5 * cache_bytes(policy.model, 512) / 2**20)
+    assert Search(decoding("best_of_4"), small, 1.0).slots(policy) == 3
+    with pytest.raises(DataError, match=r"compute.cache_mb is .*: 2 caches of 3 slots of 512 tokens .*width 4 needs 4"):
+        Search(decoding("beam_4x4"), small, 1.0).slots(policy)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "dtype"),
+    [
+        ("cuda", "bfloat16", torch.bfloat16),
+        ("cuda:1", "bfloat16", torch.bfloat16),
+        ("cuda", "float32", torch.float32),
+        ("cpu", "bfloat16", torch.float32),
+        ("cpu", "float32", torch.float32),
+    ],
+)
+def test_players_are_in_bfloat16_on_a_gpu_alone(device, precision, dtype):
+    assert playing_dtype(device, precision) == dtype
+
+
+def test_players_are_loaded_so_and_the_trainee_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(base, "playing_dtype", lambda device, precision: torch.bfloat16)
+    policy, data = toy.policy(), given(tmp_path)
+    save_checkpoint(policy.model, policy.tokenizer, data.folders.policy)
+    save_checkpoint(new_prm(policy.model), policy.tokenizer, data.folders.prm, kind="prm")
+    for player in (data.policy, data.prm):
+        assert {weight.dtype for weight in player.model.parameters()} == {torch.bfloat16}
+    assert {weight.dtype for weight in data.trainee.model.parameters()} == {torch.float32}
+
+
+def test_how_it_trains_is_what_params_say():
+    several = {"parallel": {"processes": 2, "sharding": "fsdp2"}, "pass_tokens": 512, "save_every": 7}
+    params = validate(raw_params(compute=several, model={"optimizer": "adamw"}), "params.yaml")
+    assert hardware(params) == replace(HARDWARE, pass_tokens=512, save_every=7, processes=2, sharding="fsdp2")
+    assert hardware(validate(raw_params(), "params.yaml")).processes == 1
+    published = validate(raw_params("llama3b"), "params.yaml")
+    assert hardware(published).gradient_checkpointing
