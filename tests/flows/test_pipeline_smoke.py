@@ -23,16 +23,15 @@ from tasks.frame.profile import overridden
 
 ROOT = Path(__file__).parents[2]
 TINY = {
-    "compute": {"threads": 1},
+    "compute": {"threads": 1, "slots": 16},
     "games": {"train": 700, "seen": 12, "unseen": 12},
     "demos": {"games": 700},
-    "rollout": {"games": 24, "episodes_per_game": 4, "slots": 16, "branch": {"validation_states": 4}},
-    "policy": {"steps": 4},
-    "evaluate": {"games": 12, "slots": 12},
+    "rollout": {"games": 24, "branch": {"validation_states": 4}},
+    "method": {"steps": 4},
     "iterations": {"1": {"prev": 0}},
     "policies": {"0": {"prm": 1}, "1": {"prm": 1}},
 }
-LOOP = ("rollout 1", "label 1", "prm 1", "search 1", "policy 1")
+LOOP = ("rollout 1", "label 1", "prm 1", "collect 1", "policy 1")
 STAGES = ("games", "demos", "sft", *LOOP, "evaluate 0", "evaluate 1", "compare")
 STATES_SECONDS = (layout.ITERATIONS.as_posix(), layout.REPORTS.as_posix())
 
