@@ -87,7 +87,7 @@ def episode_weights(expert_N: np.ndarray, starts_N: np.ndarray) -> np.ndarray:
     if not all(episodes.values()):
         raise DataError(
             f"inverse: {episodes[True]} expert and {episodes[False]} learner episodes; both are needed on each "
-            "side of the split (demos.games, rollout.games, label.validation_share)"
+            "side of the split (demos.games, rollout.games, rollout.validation_share)"
         )
     weight = np.where(expert_N, 1 / episodes[True], 1 / episodes[False])
     return (weight / weight.mean()).astype(np.float32)

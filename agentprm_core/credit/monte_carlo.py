@@ -58,9 +58,9 @@ def discounted(reward: np.ndarray, steps: np.ndarray, *, gamma: float, outcome: 
         ValueError: ``gamma`` outside (0, 1] or an unknown ``outcome``.
     """
     if not 0 < gamma <= 1:
-        raise ValueError(f"label.gamma: {gamma} is not in (0, 1]")
+        raise ValueError(f"critic.gamma: {gamma} is not in (0, 1]")
     if outcome not in OUTCOME_SCALES:
-        raise ValueError(f"label.outcome: {outcome!r} is not one of {', '.join(OUTCOME_SCALES)}")
+        raise ValueError(f"critic.outcome: {outcome!r} is not one of {', '.join(OUTCOME_SCALES)}")
     discount = gamma ** steps.astype(np.float64)
     if outcome == "binary":
         return reward * discount

@@ -13,7 +13,7 @@ from agentprm_core.errors import DataError
 
 STEEPNESS = 3.0
 """c of the reference implementation's σ((q − mean)·c/IQR)."""
-_REMEDY = "play more games (rollout.games) or choose another label.shaping"
+_REMEDY = "play more games (rollout.games) or choose another critic.shaping"
 
 
 def visited_values(turns: Turns, *, visit_key: str, side_N: np.ndarray, gamma: float) -> np.ndarray:

@@ -22,11 +22,11 @@ def validation_games(games: Sequence[str], share: float, seed: int) -> np.ndarra
         DataError: a side without any game, where ``share`` is above 0.
     """
     if not 0 <= share < 1:
-        raise ValueError(f"label.validation_share: {share} is not in [0, 1)")
+        raise ValueError(f"rollout.validation_share: {share} is not in [0, 1)")
     side = np.array([unit(game, seed) < share for game in games], bool)
     if share > 0 and len(set(side)) < 2:
         raise DataError(
-            f"label.validation_share: with {len(games)} games, share {share} and seed {seed} every game is for "
+            f"rollout.validation_share: with {len(games)} games, share {share} and seed {seed} every game is for "
             f"{'validation' if side.all() else 'training'}; play more games or choose another seed "
             "(rollout.games, seed)"
         )

@@ -53,7 +53,7 @@ def expert_like(
     if not kept:
         raise DataError(
             f"none of the {len(episodes)} episodes ends as demonstrations do (a score of {floor:.3g}, the highest is "
-            f"{ends.max(initial=0):.3g}): nothing to imitate; set policy.method to online_dpo"
+            f"{ends.max(initial=0):.3g}): nothing to imitate; set method.name to online_dpo"
         )
     return _distinct(kept)
 

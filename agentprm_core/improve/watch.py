@@ -70,7 +70,7 @@ class Probe:
         if not self._episodes:
             raise DataError(
                 "no episode with a turn to look at the policy in: hold out more games (rollout.games, "
-                "label.validation_share)"
+                "rollout.validation_share)"
             )
         if (play is None) != (returns is None):
             raise ValueError("play and returns go together: what is played has to be counted")

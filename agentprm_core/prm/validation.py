@@ -33,7 +33,7 @@ def validate(score_N: np.ndarray, q_N: np.ndarray, won_N: np.ndarray) -> dict:
         DataError: nothing to validate on.
     """
     if not len(score_N):
-        raise DataError("no held-out actions to validate on: raise label.validation_share or rollout.games")
+        raise DataError("no held-out actions to validate on: raise rollout.validation_share or rollout.games")
     score_N, q_N = score_N.astype(np.float64), q_N.astype(np.float64)
     bins = calibration(score_N, q_N)
     return {

@@ -18,10 +18,10 @@ def published_files(root: Path, wanted: Callable[[str], bool], what: str) -> Ite
     Raises DataError: no such folder, an archive that is cut off, no file of that name, text that is not UTF-8.
     """
     if not root.exists():
-        raise DataError(f"games.published_root: {root} is not there; it should be the folder or archive of {what}")
+        raise DataError(f"games.published: {root} is not there; it should be the folder or archive of {what}")
     found = sorted(_folder(root, wanted) if root.is_dir() else _archive(root, wanted, what))
     if not found:
-        raise DataError(f"games.published_root: {root} holds no file of {what}")
+        raise DataError(f"games.published: {root} holds no file of {what}")
     for where, content in found:
         try:
             yield where, content.decode()

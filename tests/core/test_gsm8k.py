@@ -125,7 +125,7 @@ def test_mistakes_need_commands_and_there_are_none(game: Game) -> None:
 
 
 def test_it_has_no_generator() -> None:
-    with pytest.raises(DataError, match=r"gsm8k has no generator: set games.source to published .*GSM8K_DATA"):
+    with pytest.raises(DataError, match=r"gsm8k has no generator: set games.published to .*GSM8K_DATA"):
         SPEC.generate(1, 1, "train")
 
 
@@ -161,7 +161,7 @@ def test_an_archive_cut_in_half_is_named(tmp_path: Path, published: Path) -> Non
 
 
 def test_missing_data_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"games.published_root: .*nowhere is not there"):
+    with pytest.raises(DataError, match=r"games.published: .*nowhere is not there"):
         load_games(tmp_path / "nowhere", "train", None)
     with pytest.raises(DataError, match=r"holds no file of GSM8K \(test.jsonl\)"):
         load_games(tmp_path, "test", None)

@@ -81,7 +81,7 @@ def problem(game: Game) -> Problem:
     """The problem of ``game``, its chain checked. Raises UnsupportedGame with the game's id and the reason."""
     found = _problem(game.payload)
     if isinstance(found, str):
-        raise UnsupportedGame(f"{game.id}: {found}; generate it again (games.source: generated)")
+        raise UnsupportedGame(f"{game.id}: {found}; generate it again (games.published: null)")
     return found
 
 

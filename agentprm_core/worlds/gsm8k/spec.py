@@ -18,7 +18,7 @@ def _make() -> World:
 
 def _generate(count: int, seed: int, split: str) -> list[Game]:
     raise DataError(
-        "gsm8k has no generator: set games.source to published and games.published_root to the folder or archive of "
+        "gsm8k has no generator: set games.published to the folder or archive of "
         "GSM8K (GSM8K_DATA, or ../shared/data/later/gsm8k.tar.xz)"
     )
 

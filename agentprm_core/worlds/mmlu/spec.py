@@ -16,7 +16,7 @@ def _make() -> World:
 
 def _generate(count: int, seed: int, split: str) -> list[Game]:
     raise DataError(
-        "mmlu has no generator: set games.source to published and games.published_root to the folder or archive of "
+        "mmlu has no generator: set games.published to the folder or archive of "
         "MMLU (MMLU_DATA, or ../shared/data/later/mmlu.tar.xz)"
     )
 
