@@ -13,10 +13,12 @@ from agentprm_core.credit.inverse import INVERSE
 from agentprm_core.datasets import read_table
 from agentprm_core.methods.critics import CRITICS
 from agentprm_core.methods.methods import METHODS
+from agentprm_core.policy.models import new_model, save_checkpoint
 from agentprm_core.types import ADVANTAGES, EPISODES, LABELS, PAIRS
 from tasks.frame import layout
 from tasks.frame.params import PARAMS, validate
 from tasks.frame.profile import load_profile, overridden
+from tests.chat import byte_tokenizer
 from tests.flows.test_pipeline_smoke import LOOP, ROOT, project, run_stages, tiny_params
 
 SMALL = {
@@ -146,6 +148,40 @@ def test_a_variant_runs_from_rollout_to_evaluation(name, fine_tuned, tmp_path):
     evaluated = figures(folder, "evaluate-1")
     assert set(evaluated["unseen"]) == set(params["evaluate"]["decoding"])
     assert all(row["constrained"] == params["model"]["constrained"] for row in evaluated["unseen"].values())
+
+
+PUBLISHED = {
+    "compute": {"device": "cpu", "precision": "float32", "cache_mb": 512, "slots": 16},
+    "env": {"world": "babyai", "code": "agentprm_core/worlds/babyai", "max_turns": 4},
+    "games": {"train": 24, "seen": 2, "unseen": 2},
+    "demos": {"games": 4},
+    "model": {"max_action_tokens": 64, "constrained": True, "reason_tokens": 0, "lora": {"rank": 2, "alpha": 4}},
+    "sft": {"epochs": 1, "batch_tokens": 16384},
+    "rollout": {"games": 24, "episodes_per_game": 4, "branch": {"validation_states": 4, "continuations": 2}},
+    "critic": {"batch_tokens": 16384, "require": "nothing"},
+    "method": {"steps": 2, "batch_tokens": 16384, "margin": 0.0, "trainer": "trl"},
+    "evaluate": {"decoding": ["greedy"]},
+}
+"""Over the profile of a published model."""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("variants")
+def test_a_published_chat_model_with_an_adapter_runs_from_games_to_evaluation(tmp_path):
+    tokenizer = byte_tokenizer(CHATML)
+    model = new_model(tokenizer, width=16, layers=1, heads=2, kv_heads=1, context=16384, seed=1)
+    save_checkpoint(model, tokenizer, tmp_path / "published")
+    params = overridden(tiny_params(), load_profile("llama3b", ROOT / "profiles"))
+    params = overridden(params, PUBLISHED)
+    params["model"]["source"] = str(tmp_path / "published")
+    folder = project(tmp_path / "project")
+    (folder / PARAMS).write_text(yaml.safe_dump(params))
+    run_stages(folder, ("games", "demos", "sft", *LOOP, "evaluate 1"))
+    assert (folder / layout.policy(1) / "adapter_model.safetensors").exists()
+    assert (folder / layout.prm(1) / "adapter_model.safetensors").exists()
+    assert figures(folder, "policy-1")["steps"] == 2
+    assert read_table(folder / layout.collected(1), PAIRS).num_rows > 0
+    assert set(figures(folder, "evaluate-1")["unseen"]) == {"greedy"}
 
 
 def figures(folder: Path, stage: str) -> dict:
