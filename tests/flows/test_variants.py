@@ -46,7 +46,6 @@ VARIANTS = {
         {
             "critic": {"shaping": {"kind": "blend", "alpha": 0.25, "reference": None}, "init_from": "scratch"},
             "rollout": {"branch": NO_BRANCHES},
-            "model": {"constrained": False},
             "method": WINNER | {"trainer": "trl"},
         },
     ),
@@ -94,6 +93,7 @@ VARIANTS = {
         },
     ),
 }
+CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 COLLECTED = {
     "expert_iteration": EPISODES,
     "rft": EPISODES,
