@@ -26,7 +26,7 @@ from agentprm_core.credit.turns import turns_from_table
 from agentprm_core.datasets import episodes_to_table
 from agentprm_core.evaluate import wilson
 from agentprm_core.types import Episode, Game, Turn
-from agentprm_core.worlds import World, make_world
+from agentprm_core.worlds import Observation, World, make_world
 from agentprm_core.worlds.alfworld.expert import Expert, NothingLeft
 from agentprm_core.worlds.alfworld.households import generate_games
 
@@ -44,17 +44,17 @@ class Scripted:
     def follow(self, turns: Sequence[Turn]) -> None:
         """Remember a history that was played."""
         for turn in turns:
-            self._wish(turn.observation)
+            self._wish(Observation(turn.observation, turn.admissible))
             self._done = turn.action
 
-    def act(self, text: str, admissible: tuple[str, ...]) -> str:
-        wish = self._wish(text)
+    def act(self, seen: Observation) -> str:
+        wish, admissible = self._wish(seen), seen.admissible
         self._done = wish if wish in admissible and self._rng.random() >= NOISE else self._rng.choice(admissible)
         return self._done
 
-    def _wish(self, text: str) -> str | None:
+    def _wish(self, seen: Observation) -> str | None:
         try:
-            return self._expert.act(text, self._done)
+            return self._expert.act(seen, self._done)
         except NothingLeft:
             return None
 
@@ -62,7 +62,7 @@ class Scripted:
 def play(world: World, game: Game, index: int) -> Episode:
     seen, turns, policy = world.reset(game), [], Scripted(index)
     while not seen.done and len(turns) < MAX_TURNS:
-        action = policy.act(seen.text, seen.admissible)
+        action = policy.act(seen)
         turns.append(Turn(seen.text, action, seen.admissible, True, world.state_key()))
         seen = world.step(action)
     return Episode(game.id, index, index, tuple(turns), seen.done)
@@ -78,7 +78,7 @@ def play_on(histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[bo
             world.step(turn.action)
         policy.follow(history.turns)
         while not seen.done and len(history.turns) + steps < MAX_TURNS:
-            seen = world.step(policy.act(seen.text, seen.admissible))
+            seen = world.step(policy.act(seen))
             steps += 1
         answers.append((seen.done, steps))
     return answers

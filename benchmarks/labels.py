@@ -56,7 +56,7 @@ def _episode(rng: np.random.Generator, game_id: str, game: int, episode: int) ->
     admissible, rows = [f"go to cabinet {i}" for i in range(20)], []
     for t, place in enumerate(places):
         action, last = f"go to cabinet {place}", t == length - 1
-        end = (float(won and last), last, f"{game}-{place}-{t}", "digest")
+        end = (float(won and last), won and last, last, f"{game}-{place}-{t}", "digest")
         rows.append((1, "agentprm", game_id, game, episode, t, seen, action, "", admissible, True, *end))
         seen = f"You arrive at cabinet {place}. On the cabinet {place}, you see a plate {place + game}, and a mug {t}."
     return rows

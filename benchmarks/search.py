@@ -112,7 +112,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", type=Path, help="a checkpoint; without it one is trained")
     parser.add_argument("--prm", type=Path, help="a checkpoint; without it scores are random")
-    parser.add_argument("--likelihood", type=float, default=0.3, help="of a PRM with random scores: prm.likelihood")
+    parser.add_argument("--likelihood", type=float, default=0.3, help="of a PRM with random scores: critic.likelihood")
     parser.add_argument("--demos", type=int, default=600, help="demonstrations to train on")
     parser.add_argument("--train-steps", type=int, default=120)
     parser.add_argument("--width", type=int, default=8)

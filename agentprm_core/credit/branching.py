@@ -133,7 +133,7 @@ def branching_q(
         ValueError: ``rollouts`` < 1; ``play_from`` answers for another number of histories.
     """
     if rollouts < 1:
-        raise ValueError(f"label.rollouts: {rollouts} is not at least 1")
+        raise ValueError(f"critic.continuations: {rollouts} is not at least 1")
     open_P = np.array([not point.history.observation.done for point in points], bool)
     played = [point for point, is_open in zip(points, open_P) if is_open]
     answers = play_from(

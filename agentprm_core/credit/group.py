@@ -31,7 +31,7 @@ def gigpo_advantages(turns: Turns, *, gamma: float, omega: float, visit_key: str
         ValueError: ``gamma`` or ``visit_key`` out of range, ``omega`` negative.
     """
     if omega < 0:
-        raise ValueError(f"gigpo.omega: {omega} is negative")
+        raise ValueError(f"method.omega: {omega} is negative")
     anchor_N = digest_pair(turns.states(visit_key), turns.game_N.astype(np.uint64))
     step_N = _standardised(anchor_N, returns(turns, gamma=gamma, outcome="binary"))
     return grpo_advantages(turns) + omega * step_N

@@ -84,7 +84,7 @@ class Turns:
 
 def check_key(visit_key: str) -> None:
     if visit_key not in VISIT_KEYS:
-        raise ValueError(f"label.key: {visit_key!r} is not one of {', '.join(VISIT_KEYS)}")
+        raise ValueError(f"critic.visit_key: {visit_key!r} is not one of {', '.join(VISIT_KEYS)}")
 
 
 def shards(paths: Path | Sequence[Path]) -> list[Path]:

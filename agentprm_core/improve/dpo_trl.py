@@ -8,6 +8,7 @@ the adapter as the reference; with a full one it is given a copy of the model.
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from agentprm_core.types import Episode
 def train_dpo_trl(
     episodes: Sequence[Episode], policy: Checkpoint, prm: Checkpoint, settings: DpoSettings, scratch: Path
 ) -> tuple[PreTrainedModel, dict]:
-    """Train ``policy.model`` in place. Returns it, and ``steps``, ``loss``, ``curve`` and ``pairs``.
+    """Train ``policy.model`` in place. Returns it, and ``steps``, ``loss``, ``curve``, ``pairs``, ``seconds`` and
+    ``resumed_from``, which is 0: a killed run begins anew.
 
     Raises:
         DataError: no two actions that differ in score.
@@ -41,11 +43,17 @@ def train_dpo_trl(
     if not rows:
         raise DataError(f"none of {counts.states} states has two actions whose scores differ: nothing to prefer")
     trainer = dpo_trainer(rows, policy, settings, scratch)
+    start = time.perf_counter()
     trainer.train()
     curve = [entry for entry in trainer.state.log_history if "loss" in entry]
     return policy.model, {
-        "steps": trainer.state.global_step, "loss": curve[-1]["loss"], "curve": curve, "pairs": counts.pairs
-    }  # fmt: skip
+        "steps": trainer.state.global_step,
+        "loss": curve[-1]["loss"],
+        "curve": curve,
+        "pairs": counts.pairs,
+        "seconds": time.perf_counter() - start,
+        "resumed_from": 0,
+    }
 
 
 def plain_rows(episodes: Sequence[Episode], pairs: Sequence[Sequence[Pair]], policy: Checkpoint) -> list[dict]:

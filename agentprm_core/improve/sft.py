@@ -81,7 +81,7 @@ def check_fits(tokens: int, episode: Episode, model: PreTrainedModel) -> None:
     if tokens > context:
         raise DataError(
             f"episode {episode.index} of {episode.game_id} has {tokens} tokens, the model's context is {context}; "
-            "raise model.context, or end episodes sooner (env.max_turns, demos.max_turns)"
+            "raise model.context, or end episodes sooner (env.max_turns)"
         )
 
 

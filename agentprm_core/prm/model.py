@@ -39,7 +39,7 @@ def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel
     if likelihood and (tuned or not base.config.tie_word_embeddings):
         raise DataError(
             "likelihood needs a whole model whose embedding is also its output (tie_word_embeddings), without an "
-            "adapter: set prm.likelihood to 0"
+            "adapter: set critic.likelihood to 0"
         )
     config = copy.deepcopy(base.config)
     config.num_labels = 1

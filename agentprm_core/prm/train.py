@@ -109,7 +109,7 @@ def _trainer(labelled, renderer, prm, settings, scratch) -> EpisodeTrainer:
         rows = [paired for row in rows if (paired := pair_weights(row, settings.margin))]
         if not rows:
             raise DataError(
-                f"no state has two actions whose labels differ by more than {settings.margin}: lower prm.margin, or "
+                f"no state has two actions whose labels differ by more than {settings.margin}: lower critic.margin, or "
                 "try actions at more states (rollout.branch)"
             )
     return EpisodeTrainer(prm, rows, prm_objective(loss), settings, scratch)

@@ -35,7 +35,8 @@ def shard(model: nn.Module, device: str, precision: str) -> None:
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
         raise DataError(
-            f"a {type(model).__name__} has no layers that could be sharded one by one: set compute.sharding to none"
+            f"a {type(model).__name__} has no layers that could be sharded one by one: set compute.parallel.sharding "
+            "to none"
         )
     # of an in-place operation on an output, which nothing here does
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")

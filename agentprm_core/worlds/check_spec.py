@@ -67,13 +67,13 @@ def missing(spec: WorldSpec) -> Iterator[str]:
     """What the spec leaves out, and what follows."""
     if not spec.clones:
         yield (
-            "no clones: no beam search, no critic playing_on, no rollout.branch; "
+            "no clones: no beam search (evaluate.decoding, method.search); "
             "agentprm_core.worlds.replay.Replayed copies a deterministic world by replaying it"
         )
     if spec.expert is None:
         yield "no expert: nobody demonstrates, so no policy starts from scratch; set model.source to a language model"
     if spec.load is None:
-        yield "no published games: games.source must be generated"
+        yield "no published games: games.published must be null"
     if not spec.phrases:
         yield "no phrases: a tokenizer from scratch spells every sentence word by word (fine for language models)"
     if not spec.attributes:

@@ -174,7 +174,7 @@ def _require_one_process() -> None:
     """Of several that a launcher started, each would write the outs and an MLflow run: a stage starts its own."""
     processes = os.environ.get("WORLD_SIZE", "1")
     if processes != "1":
-        said = "a stage is one process, which starts those it trains on itself: set compute.processes in params.yaml"
+        said = "a stage is one process, which starts those it trains on itself: set compute.parallel in params.yaml"
         print(f"WORLD_SIZE: {processes} is not allowed: {said}", file=sys.stderr)
         sys.exit(2)
 

@@ -55,14 +55,16 @@ class Tracker:
         self._log_params(self.run_id, {"seed": params["seed"], section: params.get(section, {})})
 
     def log_metrics(self, metrics: Mapping, *, compared: bool = True) -> None:
-        """The numbers in ``metrics`` (nested: ``unseen.greedy.success``) on the stage's run.
+        """The numbers in ``metrics`` (nested: ``unseen.greedy.success``) on the stage's run. MLflow's names know no @:
+        ``best_of_16@0.7`` is ``best_of_16_at_0.7`` there.
 
         With ``compared`` also on the iteration's and, named after the stage, on the campaign's.
         """
         from mlflow.entities import Metric
 
         now, step = int(time.time() * 1000), self._iteration or 0
-        flat = [Metric(name, float(value), now, step) for name, value in flatten(metrics) if _is_number(value)]
+        numbers = [(name.replace("@", "_at_"), value) for name, value in flatten(metrics) if _is_number(value)]
+        flat = [Metric(name, float(value), now, step) for name, value in numbers]
         runs = {self.run_id, self._parent, self._campaign} if compared else {self.run_id}
         for run in sorted(runs):
             for start in range(0, len(flat), 1000):  # the most that one call may carry

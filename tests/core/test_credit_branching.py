@@ -99,7 +99,7 @@ def test_what_a_label_costs():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match=r"label\.rollouts: 0 is not at least 1"):
+    with pytest.raises(ValueError, match=r"critic.continuations: 0 is not at least 1"):
         q_of(points(), rollouts=0)
     with pytest.raises(ValueError, match="play_from: 1 outcomes for"):
         q_of(points(), play_from=lambda histories, seeds: [(True, 0)])

@@ -38,5 +38,5 @@ def test_one_state_met_later_is_the_same_anchor():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match=r"gigpo.omega: -1 is negative"):
+    with pytest.raises(ValueError, match=r"method.omega: -1 is negative"):
         gigpo_advantages(turns_from_table(ROWS), gamma=0.9, omega=-1)

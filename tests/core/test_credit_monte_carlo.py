@@ -154,7 +154,7 @@ def test_a_games_side_does_not_depend_on_the_others():
     ("changes", "message"),
     [
         ({"gamma": 0.0}, r"critic.gamma: 0.0 is not in \(0, 1\]"),
-        ({"visit_key": "text"}, "label.key: 'text' is not one of history, state"),
+        ({"visit_key": "text"}, "critic.visit_key: 'text' is not one of history, state"),
         ({"outcome": "ternary"}, "critic.outcome: 'ternary' is not one of signed, binary"),
         ({"validation_share": 1.0}, r"rollout.validation_share: 1.0 is not in \[0, 1\)"),
         ({"validation_share": 1e-9}, "every game is for training; play more games or choose another seed"),

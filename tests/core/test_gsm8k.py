@@ -125,7 +125,7 @@ def test_mistakes_need_commands_and_there_are_none(game: Game) -> None:
 
 
 def test_it_has_no_generator() -> None:
-    with pytest.raises(DataError, match=r"gsm8k has no generator: set games.source to published .*GSM8K_DATA"):
+    with pytest.raises(DataError, match=r"gsm8k has no generator: set games.published to .*GSM8K_DATA"):
         SPEC.generate(1, 1, "train")
 
 

@@ -73,7 +73,7 @@ def test_nobody_demonstrates() -> None:
 
 
 def test_it_has_no_generator() -> None:
-    with pytest.raises(DataError, match=r"mmlu has no generator: set games.source to published .*MMLU_DATA"):
+    with pytest.raises(DataError, match=r"mmlu has no generator: set games.published to .*MMLU_DATA"):
         SPEC.generate(1, 1, "train")
 
 

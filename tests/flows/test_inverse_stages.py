@@ -26,8 +26,8 @@ from tests.model import text_world
 ROOT = Path(__file__).parents[2]
 TINY = {
     "compute": {"threads": 1},
-    "model": {"context": 256},
-    "prm": {"epochs": 2, "learning_rate": 5.0e-3, "optimizer": "adamw", "batch_tokens": 1024},
+    "model": {"context": 256, "optimizer": "adamw"},
+    "critic": {"epochs": 2, "learning_rate": 5.0e-3, "batch_tokens": 1024},
 }
 
 
@@ -36,6 +36,7 @@ def write_params(folder: Path, profiles: tuple[str, ...] = ("smoke", "inverse"),
     for name in profiles:
         overridden(params, yaml.safe_load((ROOT / f"profiles/{name}.yaml").read_text()))
     (folder / PARAMS).write_text(yaml.safe_dump(overridden(overridden(params, TINY), changes)))
+    (folder / params["env"]["code"]).mkdir(parents=True, exist_ok=True)
 
 
 def write_policy(number: int) -> str:
@@ -44,14 +45,18 @@ def write_policy(number: int) -> str:
         return save_checkpoint(text_world.small_model(renderer, seed=number), renderer.tokenizer, folder)
 
 
-def noisy(path: Path, seed: int, schema: pa.Schema, column: str) -> None:
+def noisy(path: Path, seed: int, schema: pa.Schema) -> None:
     """The same rows, every outcome drawn anew."""
     table, rng = read_table(path, schema), np.random.default_rng(seed)
-    drawn = rng.random(table.num_rows) < 0.5
-    if column == "reward":
-        drawn = (drawn & table["done"].to_numpy()).astype(np.float32)
-    field = schema.get_field_index(column)
-    write_table(table.set_column(field, schema.field(field), pa.array(drawn, schema.field(field).type)), path)
+    for column in [name for name in ("reward", "won") if name in schema.names]:
+        drawn = rng.random(table.num_rows) < 0.5
+        if "done" in schema.names:
+            drawn &= table["done"].to_numpy()
+        field = schema.get_field_index(column)
+        table = table.set_column(
+            field, schema.field(field), pa.array(drawn.astype(float)).cast(schema.field(field).type)
+        )
+    write_table(table, path)
 
 
 def write_data(noise: int | None) -> None:
@@ -64,10 +69,10 @@ def write_data(noise: int | None) -> None:
         write_table(episodes_to_table(played, iteration=i, method="policy", policy=digest), layout.episodes(i))
         write_table(branches(played), layout.branches(i))
         if noise is not None:
-            noisy(layout.episodes(i), noise + i, EPISODES, "reward")
-            noisy(layout.branches(i), noise + i, BRANCHES, "reward")
+            noisy(layout.episodes(i), noise + i, EPISODES)
+            noisy(layout.branches(i), noise + i, BRANCHES)
     if noise is not None:
-        noisy(layout.DEMOS, noise, EPISODES, "reward")
+        noisy(layout.DEMOS, noise, EPISODES)
 
 
 def branches(played: list[Episode]) -> pa.Table:
@@ -107,7 +112,7 @@ def test_two_iterations_and_no_outcome_is_read(tmp_path, monkeypatch):
 
 
 def what_was_learnt_from():
-    first, second = (read_table(layout.inverse(i), INVERSE).to_pandas() for i in (1, 2))
+    first, second = (read_table(layout.labels(i), INVERSE).to_pandas() for i in (1, 2))
     assert set(first["dataset"]) == {0, 1} and set(second["dataset"]) == {0, 1, 2}
     assert not second.loc[second["dataset"] > 0, "expert"].any()
     same = [name for name in INVERSE.names if name not in ("next_action", "weight")]
@@ -136,7 +141,7 @@ def test_rows_of_other_episodes(tmp_path, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         run_stage("prm", prm.work, iterated=True, arguments=["--iteration", "1"])
     assert stopped.value.code == (
-        "prm@1: data/labels/1/inverse.parquet: rows of other episodes than those of data/rollouts/1/episodes.parquet. "
+        "prm@1: data/labels/1/labels.parquet: rows of other episodes than those of data/rollouts/1/episodes.parquet. "
         "Make them again: dvc repro label@1"
     )
     assert not layout.prm(1).exists()

@@ -23,14 +23,14 @@ from tests.model import text_world
 
 @pytest.fixture
 def labelled(tmp_path, monkeypatch):
-    """q by turn under these parameters of the stage."""
+    """q by turn with this shaping."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.chdir(tmp_path)
     write_data(None)
 
-    def run(**section) -> np.ndarray:
+    def run(shaping: dict | None) -> np.ndarray:
         plain = {"branch": {"random_states": 0}}  # their values would not be shaped
-        write_params(tmp_path, ("smoke",), label={"gamma": 0.9, **section}, rollout=plain)
+        write_params(tmp_path, ("smoke",), critic={"gamma": 0.9, "shaping": shaping}, rollout=plain)
         run_stage("label", label.work, iterated=True, gated=True, arguments=["--iteration", "1"])
         return read_table(layout.labels(1), LABELS)["q"].to_numpy()
 
@@ -48,11 +48,11 @@ def reference(path: Path) -> None:
 
 
 def test_coverage_and_shaping(labelled, tmp_path):
-    plain = labelled()
+    plain = labelled(None)
     the_report_is_with_the_figures_and_its_picture_in_mlflow(tmp_path)
-    own = labelled(shaping="blend", alpha=0.25)
+    own = labelled({"kind": "blend", "alpha": 0.25, "reference": None})
     reference(tmp_path / "reference")
-    of_another = labelled(shaping="blend", alpha=0.25, reference="reference")
+    of_another = labelled({"kind": "blend", "alpha": 0.25, "reference": "reference"})
     for shaped in (own, of_another):
         assert np.abs(shaped - 0.75 * plain - 0.125).max() <= 0.125 + 1e-6  # the rest is 0.25 A / 2, A in [-1, 1]
         assert np.abs(shaped - plain).max() > 0.01

@@ -19,22 +19,28 @@ from mlflow import MlflowClient
 
 from tasks.frame import layout
 from tasks.frame.params import PARAMS
-from tasks.frame.profile import overridden
+from tasks.frame.profile import load_profile, overridden
 
 ROOT = Path(__file__).parents[2]
 TINY = {
-    "compute": {"threads": 1},
+    "compute": {"threads": 1, "slots": 16},
     "games": {"train": 700, "seen": 12, "unseen": 12},
     "demos": {"games": 700},
-    "rollout": {"games": 24, "episodes_per_game": 4, "slots": 16, "branch": {"validation_states": 4}},
-    "policy": {"steps": 4},
-    "evaluate": {"games": 12, "slots": 12},
+    "rollout": {"games": 24, "branch": {"validation_states": 4}},
+    "method": {"steps": 4},
     "iterations": {"1": {"prev": 0}},
     "policies": {"0": {"prm": 1}, "1": {"prm": 1}},
 }
-LOOP = ("rollout 1", "label 1", "prm 1", "search 1", "policy 1")
+LOOP = ("rollout 1", "label 1", "prm 1", "collect 1", "policy 1")
 STAGES = ("games", "demos", "sft", *LOOP, "evaluate 0", "evaluate 1", "compare")
 STATES_SECONDS = (layout.ITERATIONS.as_posix(), layout.REPORTS.as_posix())
+
+
+def tiny_params() -> dict:
+    """params.yaml with the profile smoke, and smaller still."""
+    params = yaml.safe_load((ROOT / PARAMS).read_text())
+    overridden(params, load_profile("smoke", ROOT / "profiles"))
+    return overridden(params, TINY) | {name: TINY[name] for name in ("iterations", "policies")}
 
 
 def project(folder: Path) -> Path:
@@ -43,11 +49,7 @@ def project(folder: Path) -> Path:
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("dvc.yaml", "requirements.lock"):
         shutil.copy(ROOT / name, folder)
-    params = overridden(
-        yaml.safe_load((ROOT / PARAMS).read_text()), yaml.safe_load((ROOT / "profiles/smoke.yaml").read_text())
-    )
-    params = overridden(params, TINY) | {name: TINY[name] for name in ("iterations", "policies")}
-    (folder / PARAMS).write_text(yaml.safe_dump(params, sort_keys=False))
+    (folder / PARAMS).write_text(yaml.safe_dump(tiny_params(), sort_keys=False))
     (folder / ".dvcignore").write_text("__pycache__/\n.scratch/\n")
     return folder
 

@@ -22,10 +22,11 @@ from tests.flows.test_pipeline_smoke import command, environment, project, run_s
 pytestmark = pytest.mark.slow
 
 SMALL = {
+    "compute": {"pass_tokens": 1024, "save_every": 2},
     "games": {"train": 60},
     "demos": {"games": 60},
-    "prm": {"accumulation": 2},
-    "sft": {"optimizer": "adamw", "learning_rate": 1e-3, "epochs": 1, "accumulation": 2, "save_every": 2},
+    "model": {"optimizer": "adamw"},
+    "sft": {"learning_rate": 1e-3, "epochs": 1},
 }
 
 
@@ -42,9 +43,9 @@ def change(folder: Path, changes: dict) -> None:
     (folder / PARAMS).write_text(yaml.safe_dump(params, sort_keys=False))
 
 
-def copied(demonstrated: Path, folder: Path, processes: int) -> Path:
+def copied(demonstrated: Path, folder: Path, parallel: dict | None) -> Path:
     shutil.copytree(demonstrated, folder)
-    change(folder, {"compute": {"processes": processes}})
+    change(folder, {"compute": {"parallel": parallel}})
     return folder
 
 
@@ -54,7 +55,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.xdist_group("processes")
 def test_two_processes_write_the_weights_of_one_also_after_a_kill(demonstrated, tmp_path):
-    one, two = (copied(demonstrated, tmp_path / str(n), n) for n in (1, 2))
+    one = copied(demonstrated, tmp_path / "1", None)
+    two = copied(demonstrated, tmp_path / "2", {"processes": 2, "sharding": "none"})
     run_stages(one, ("sft",))
     kill_after_a_state(two)
     assert not (two / layout.policy(0)).exists()

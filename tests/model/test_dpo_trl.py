@@ -78,6 +78,7 @@ def test_trains(renderer, tmp_path):
     _, metrics = train_dpo_trl(episodes, policy, policy_of(prm, renderer), SETTINGS, tmp_path)
     assert metrics["steps"] == 3
     assert metrics["pairs"] > 10
+    assert metrics["seconds"] > 0 and metrics["resumed_from"] == 0
 
 
 def test_imitation_is_not_on_offer(renderer, tmp_path):

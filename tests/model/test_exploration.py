@@ -1,15 +1,15 @@
 """Exploration by visit counts: the policy itself at first, then what was rarely tried; and nothing at all at 0."""
 
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 
 from agentprm_core.datasets import episodes_to_table
 from agentprm_core.exploration import Explorer, pick, play_exploring
+from agentprm_core.plays import Bonus, Branch, Plays, played_by
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import play, starts
-from tasks import rollout as stage_rollout
+from agentprm_core.search.playing import PlaySettings
 from tests.model import toy
 
 HOW = {"max_turns": 6}
@@ -89,23 +89,17 @@ def test_the_first_round_counts_for_the_second_only(policy, toy_engine):
     assert other.turns[0].action != first.turns[0].action
 
 
-def stage(**rollout):
-    section = {"episodes_per_game": 3, "temperature": 1.0, "constrained": True, "slots": 8, "steered": 0.0}
-    params = SimpleNamespace(
-        rollout=SimpleNamespace(**section, **rollout),
-        compute=SimpleNamespace(cache_mb=64),
-        env=SimpleNamespace(world="toy", max_turns=6),
-        model=SimpleNamespace(context=512, max_action_tokens=16),
-    )
-    return SimpleNamespace(params=params)
+def plays(explore):
+    settings = PlaySettings("toy", 6, 512, 16, constrained=True, slots=8, cache_mb=64)
+    return Plays(3, 1.0, explore, Branch(0, 0, 0, 1, 1.0), settings, seed=3)
 
 
-def test_the_stage_plays_the_same_bytes_as_before_where_exploration_is_off(policy, toy_engine):
+def test_rollouts_are_the_same_bytes_as_plain_play_where_exploration_is_off(policy, toy_engine):
     begun = starts([toy.game(n) for n in range(4)], 3, 3)
     names = {"iteration": 1, "method": "policy", "policy": "x"}
     plain = episodes_to_table(play(new_sampler(policy), begun, world_name=toy_engine, **HOW), **names)
-    off = episodes_to_table(stage_rollout.played_by(stage(exploration=0.0), policy, begun), **names)
-    on = episodes_to_table(stage_rollout.played_by(stage(exploration=2.0), policy, begun), **names)
+    off = episodes_to_table(played_by(plays(None), policy, begun), **names)
+    on = episodes_to_table(played_by(plays(Bonus(2.0)), policy, begun), **names)
     assert off.equals(plain)
     assert not on.equals(plain)
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tasks.playing import DecodingConfig, play_games
 
 from agentprm_core import worlds
 from agentprm_core.improve.sft import SftSettings
@@ -11,7 +10,9 @@ from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
 from agentprm_core.search.best_of_n import Chooser
+from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.lookahead import Lookahead
+from agentprm_core.search.playing import PlaySettings, Search, play_games
 from agentprm_core.search.world_model import (
     Imagined,
     LearntModel,
@@ -255,13 +256,14 @@ def test_what_cannot_look_ahead_is_refused(renderer):
 def test_lookahead_is_a_way_of_playing(renderer, engine, learnt):
     policy = Checkpoint(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
     prm = Checkpoint(new_prm(policy.model).eval(), renderer.tokenizer, renderer, "")
-    way = DecodingConfig("lookahead", 1.0, True, 3, 1, 1, engine, 4, 8, 12, 256, depth=1, gamma=0.9)
+    settings = PlaySettings(engine, 4, 256, 8, constrained=True, slots=12, cache_mb=256)
+    way = Search(decoding("lookahead_of_3x1"), settings, 1.0, gamma=0.9)
     episodes = play_games(policy, prm, games(5), way, 3, learnt[0])
     assert [episode.game_id for episode in episodes] == [game.id for game in games(5)]
     assert all(episode.extra["world_steps"] == episode.length for episode in episodes)
     assert all(episode.extra["cost"].prm_read > 0 for episode in episodes)
     assert len({episode.extra["saved"] for episode in episodes}) == 1 and episodes[0].extra["saved"] > 0.5
     assert episodes == play_games(policy, prm, games(5), way, 3, learnt[0])
-    assert way.name == "lookahead_of_3"
+    assert way.name == "lookahead_of_3x1"
     with pytest.raises(ValueError, match="lookahead needs a world model"):
         play_games(policy, prm, games(1), way, 3)

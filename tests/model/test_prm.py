@@ -90,7 +90,7 @@ def test_a_state_of_another_likelihood_is_not_resumed_from(renderer, tmp_path):
 def test_a_likelihood_needs_a_whole_model_whose_embedding_is_its_output(renderer):
     model = text_world.small_model(renderer)
     tuned = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM"))
-    with pytest.raises(DataError, match=r"without an adapter: set prm.likelihood to 0"):
+    with pytest.raises(DataError, match=r"without an adapter: set critic.likelihood to 0"):
         new_prm(tuned, 0.3)
     untied = text_world.small_model(renderer)
     untied.config.tie_word_embeddings = False

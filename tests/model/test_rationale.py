@@ -3,7 +3,6 @@
 import dataclasses
 from collections import Counter
 from string import ascii_letters
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -104,5 +103,5 @@ def test_a_reason_ends_at_the_action_at_the_end_mark_or_at_its_limit(policy, mon
 def test_a_policy_that_writes_no_reasons_is_refused():
     with pytest.raises(ValueError, match="a reason needs a policy that writes reasons"):
         rationalised(toy.policy(), text_world.episodes(1), max_tokens=4, batch_tokens=100)
-    with pytest.raises(StageError, match=r"^params.yaml: sft.reason_tokens must be 0: model.source has no chat"):
-        with_reasons(toy.policy(), text_world.episodes(1), SimpleNamespace(reason_tokens=4, batch_tokens=100))
+    with pytest.raises(StageError, match=r"^params.yaml: model.reason_tokens must be 0: model.source has no chat"):
+        with_reasons(toy.policy(), text_world.episodes(1), 4, 100)

@@ -13,13 +13,14 @@ from agentprm_core.improve.online_dpo import DpoSettings, train_online_dpo
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import load_checkpoint, new_model, save_checkpoint
+from agentprm_core.policy.starting import PublishedModel, starting_policy
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.rows import Labelled
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.train import PrmSettings, train_prm
+from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from tasks.frame.params import PARAMS, validate
 from tasks.frame.profile import load_profile, overridden
-from tasks.sft import starting_policy
 from tests.chat import byte_tokenizer
 from tests.model import text_world
 
@@ -125,7 +126,7 @@ def test_the_profile_of_a_published_model_trains_an_adapter_of_it(tmp_path):
     raw = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), load_profile("llama3b", ROOT / "profiles"))
     assert validate(raw, "llama3b").model.lora.rank == 32
     params = validate(overridden(raw, here), "llama3b")
-    policy = starting_policy(params, [], params.seed)
+    policy = starting_policy(params.model, [], ALFWORLD, device="cpu", seed=params.seed)
     adapter = policy.model.peft_config["default"]
     assert (adapter.r, adapter.lora_alpha, adapter.target_modules) == (32, 64, set(params.model.lora.modules))
     assert {name for name, p in policy.model.named_parameters() if p.requires_grad} == {
@@ -139,11 +140,8 @@ def test_the_profile_of_a_published_model_trains_an_adapter_of_it(tmp_path):
     assert any(".lora_" in name for name, p in prm.named_parameters() if p.requires_grad)
 
 
-def test_rank_0_trains_all_weights(base):
-    raw = yaml.safe_load((ROOT / PARAMS).read_text())
-    changes = {name: {"optimizer": "adamw"} for name in ("sft", "prm", "policy")}
-    changes["prm"]["likelihood"] = 0.0
-    params = validate(overridden(raw, {"model": {"source": str(base)}, **changes}), "params.yaml")
-    model = starting_policy(params, [], params.seed).model
+def test_without_an_adapter_all_weights_are_trained(base):
+    published = PublishedModel(str(base), 256, 8, True, lora=None, reason_tokens=0, gradient_checkpointing=False)
+    model = starting_policy(published, [], ALFWORLD, device="cpu", seed=0).model
     assert not hasattr(model, "peft_config")
     assert all(p.requires_grad for p in model.parameters())
