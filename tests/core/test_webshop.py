@@ -15,11 +15,12 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import UnsupportedGame, make_world, world_spec
 from agentprm_core.worlds.base import OPEN, Observation
 from agentprm_core.worlds.demonstrations import demonstrate
-from agentprm_core.worlds.webshop.catalogue import Catalogue, Product
+from agentprm_core.worlds.webshop.catalogue import Catalogue
 from agentprm_core.worlds.webshop.engine import WebShopWorld
 from agentprm_core.worlds.webshop.expert import Shopper, Wish, read_goal
 from agentprm_core.worlds.webshop.games import CATALOGUE, generate_games, read_task
 from agentprm_core.worlds.webshop.pages import Pages, parse, thanks
+from agentprm_core.worlds.webshop.product import Product
 
 _LAMP = Product(
     asin="B0LAMP0001",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentprm_core.worlds.webshop.catalogue import Product
 from agentprm_core.worlds.webshop.fuzzy import token_set_ratio
 from agentprm_core.worlds.webshop.goals import Goal
+from agentprm_core.worlds.webshop.product import Product
 from agentprm_core.worlds.webshop.reward import attribute_matches, judge, option_matches, title_score, type_share
 
 _SHIRT = Product(

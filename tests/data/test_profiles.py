@@ -55,7 +55,8 @@ def test_what_goes_and_comes_is_told_in_hydras_grammar():
     before = {"seed": 1, "method": {"name": "a", "keeps": "won", "monitor": None}, "also": None}
     after = {"seed": 1, "method": {"name": "b", "beta": 0.5}, "also": {"root": "x", "split": "y"}, "more": [1, None]}
     assert list(differences(before, after)) == [
-        "method.name=b", "~method.keeps", "method.monitor=0", "~method.monitor", "++method.beta=0.5", "also={root:x,split:y}", "++more=[1,null]",
+        "method.name=b", "~method.keeps", "method.monitor=0", "~method.monitor",
+        "++method.beta=0.5", "also={root:x,split:y}", "++more=[1,null]",
     ]  # fmt: skip
     assert list(differences(after, after)) == []
     assert list(differences({"a": 1, "b": True}, {"a": 1.0, "b": True})) == ["a=1.0"]

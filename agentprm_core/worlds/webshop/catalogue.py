@@ -6,12 +6,13 @@ import json
 import os
 import random
 import tarfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
 from agentprm_core.errors import DataError
+from agentprm_core.worlds.webshop.generate import generate_products
+from agentprm_core.worlds.webshop.product import Product
 from agentprm_core.worlds.webshop.search import Index
 
 PUBLISHED = "published"
@@ -22,43 +23,6 @@ ROOT = "WEBSHOP_DATA"
 PRODUCTS, INSTRUCTIONS = "products_from_index_1000.json", "items_ins_v2_1000.json"
 _ARCHIVE = "webshop_small.tar.xz"
 _BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data" / "later"
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """One product. Prices in dollars."""
-
-    asin: str
-    title: str
-    description: str
-    bullets: tuple[str, ...]
-    options: Mapping[str, tuple[str, ...]]
-    """Option name → its values, both as shown."""
-    prices: tuple[float, ...]
-    """The price, or the lowest and the highest."""
-    category: str
-    query: str
-    product_category: str
-    attributes: tuple[str, ...]
-    instruction: str | None = None
-    """What goals of this product begin with; None for a product that is nobody's goal."""
-    wanted: tuple[str, ...] = ()
-    """The attributes that the instruction names."""
-
-    @property
-    def price(self) -> float:
-        """What it costs: of a range the middle, where the published engine draws from it at every start."""
-        return sum(self.prices) / len(self.prices)
-
-    @property
-    def price_tag(self) -> str:
-        return " to ".join(f"${price}" for price in self.prices)
-
-    @property
-    def text(self) -> str:
-        """What the search knows of it."""
-        options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
-        return " ".join([self.title, self.description, self.bullets[0] if self.bullets else "", options]).lower()
 
 
 class Catalogue:
@@ -104,8 +68,6 @@ def catalogue(name: str) -> Catalogue:
         raise DataError(
             f"webshop: catalogue {name!r} is neither {PUBLISHED!r} nor '{GENERATED}-SEED'; make the games anew"
         )
-    from agentprm_core.worlds.webshop.generate import generate_products
-
     return Catalogue(name, generate_products(int(seed)))
 
 

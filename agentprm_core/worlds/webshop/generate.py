@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from agentprm_core.worlds.webshop.catalogue import Product
+from agentprm_core.worlds.webshop.product import Product
 
 COUNT = 1000
 """Products of a catalogue, as many as the published small one has."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product as combinations
 
-from agentprm_core.worlds.webshop.catalogue import Product
+from agentprm_core.worlds.webshop.product import Product
 
 NO_LIMIT = 1_000_000.0
 """The price limit of a goal that names none."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from agentprm_core.worlds.base import OPEN
-from agentprm_core.worlds.webshop.catalogue import Catalogue, Product
+from agentprm_core.worlds.webshop.catalogue import Catalogue
+from agentprm_core.worlds.webshop.product import Product
 
 SEP = " [SEP] "
 BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agentprm_core.worlds.webshop.catalogue import Product
 from agentprm_core.worlds.webshop.fuzzy import alike
 from agentprm_core.worlds.webshop.goals import Goal
+from agentprm_core.worlds.webshop.product import Product
 
 _COLOURS = """alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown
 burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee
