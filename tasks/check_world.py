@@ -3,9 +3,8 @@
     python -m tasks.check_world alfworld
     python -m tasks.check_world my_package.my_module:SPEC --games 50 --json
 
-The games are generated, or where the world has no generator those of ``--root``, of the environment variable
-``NAME_DATA``, or of ../shared/data/later/NAME.tar.xz. Exits with 1 where something is wrong. ``--json``: the last line
-is one JSON object.
+Games are generated, or where the world has no generator those of ``--root``, of the environment variable ``NAME_DATA``,
+or of ../shared/data/later/NAME.tar.xz. Exits with 1 where something is wrong. ``--json``: the last line is one object.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=20, help="how many are played (default 20)")
     parser.add_argument("--root", type=Path, help="the published games of a world that has no generator")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
-    asked = parser.parse_args()
-    if asked.games < 1:
+    if (asked := parser.parse_args()).games < 1:
         parser.error(f"--games: {asked.games} is not allowed: 1 or more")
     try:
         spec = world_spec(asked.world)
@@ -47,8 +45,7 @@ def main() -> None:
     faults += game_faults(spec, games)
     report = check_world(spec, games["train"], name=asked.world, seed=_SEED)
     notes += missing(spec)
-    for line in _lines(report, faults, notes):
-        print(line)
+    print(*_lines(report, faults, notes), sep="\n")
     if asked.json:
         print(json.dumps(_figures(report, faults, notes)))
     sys.exit(1 if report.faults or faults else 0)
@@ -81,10 +78,8 @@ def _published_root(spec: WorldSpec, reason: DataError) -> Path:
 
 
 def _lines(report: Report, faults: Sequence[str], notes: Sequence[str]) -> list[str]:
-    lines = [
-        f"{report.world}: {report.games} games, {report.steps} steps",
-        *_verdict("games", "as the spec says", faults),
-    ]
+    head = f"{report.world}: {report.games} games, {report.steps} steps"
+    lines = [head, *_verdict("games", "as the spec says", faults)]
     for check, right in CHECKS.items():
         if report.holds(check) is None:
             lines.append(f"  --   {check}: not checked, {report.unchecked[check]}")

@@ -57,7 +57,11 @@ class Config(UpdateConfig):
     """Demonstrations as a share of the episodes visited."""
 
     def __post_init__(self) -> None:
-        if not decoding(self.search).is_search:
+        try:
+            way = decoding(self.search)
+        except ValueError as error:
+            raise ValueError(f"search: {error}") from None
+        if not way.is_search:
             raise ValueError(f"search: {self.search!r} is not allowed: a search, as beam_1x16")
 
 

@@ -46,20 +46,14 @@ def _published_model(params: Params) -> Iterator[Odd]:
     if not isinstance(params.model, PublishedModel):
         return
     if params.critic.likelihood:
-        yield (
-            "critic.likelihood",
-            params.critic.likelihood,
-            "0 with a published model, whose output need not be its embedding",
-        )
+        allowed = "0 with a published model, whose output need not be its embedding"
+        yield "critic.likelihood", params.critic.likelihood, allowed
     if params.critic.init_from == "scratch":
         yield "critic.init_from", "scratch", "policy, prm or sft with a published model"
     for name in params.evaluate.decoding:
         if decoding(name).method == "lookahead":
-            yield (
-                "evaluate.decoding",
-                name,
-                "no lookahead with a published model: its world model reads the plain format",
-            )
+            allowed = "no lookahead with a published model: its world model reads the plain format"
+            yield "evaluate.decoding", name, allowed
     if params.model.reason_tokens and (params.critic.name == "inverse" or getattr(params.method, "replay", 0)):
         allowed = "0 with critic inverse or method.replay: demonstrations have no reasons there"
         yield "model.reason_tokens", params.model.reason_tokens, allowed

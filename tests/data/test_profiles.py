@@ -1,50 +1,80 @@
-"""Profiles: every one fits params.yaml, keeps its comments when written, and reaches ``dvc exp run`` unchanged."""
+"""Profiles: every one fits params.yaml, several go together, and they reach ``dvc exp run`` unchanged."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 from dvc.utils.hydra import apply_overrides
 
 from tasks.frame.params import PARAMS, ParamsError, load_params, validate
-from tasks.frame.profile import PROFILES, apply_profile, arguments, load_profile, main, overridden
+from tasks.frame.profile import PROFILES, apply, arguments, differences, load_profile, main, overridden
+from tests.data.project import ROOT, raw_params
 
-ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / PROFILES).glob("*.yaml"))
-MORE = {"alfworld": ["games.published_root=/data/alfworld"]}
-"""What has to be said beside a profile."""
+TOGETHER = [*([name] for name in NAMES), ["smoke", "inverse"], ["gpu", "promise_progress", "online_dpo"],
+            ["smoke", "gigpo", "rollout.games=9", "method.steps=3"], ["alfworld", "games.published=/data"]]  # fmt: skip
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
     (tmp_path / PROFILES).mkdir()
     for path in [PARAMS, *(PROFILES / f"{name}.yaml" for name in NAMES)]:
         (tmp_path / path).write_text((ROOT / path).read_text())
+    (tmp_path / "agentprm_core").symlink_to(ROOT / "agentprm_core")
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_profile_written_is_the_profile_given_to_dvc(name, project):
-    more = MORE.get(name, ())
-    overrides = load_profile(name, ROOT / PROFILES, more)
-    wanted = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), overrides)
-    valid = validate(wanted, name)
-    apply_profile(name, project, more)
-    assert load_params(project / PARAMS) == valid
+@pytest.mark.parametrize("words", TOGETHER, ids=" ".join)
+def test_profiles_written_are_the_profiles_given_to_dvc(words, project):
+    told = arguments(words)
+    apply(words, project)
+    valid = load_params(project / PARAMS)
     assert "# The one set of numbers" in (project / PARAMS).read_text()
     (project / PARAMS).write_text((ROOT / PARAMS).read_text())
-    apply_overrides(project / PARAMS, list(arguments(overrides)))
+    apply_overrides(project / PARAMS, told)
     assert load_params(project / PARAMS) == valid
+
+
+def test_another_name_replaces_the_block_and_the_same_one_changes_it():
+    raw = raw_params("online_dpo")
+    assert raw["method"] == load_profile("online_dpo", ROOT / PROFILES)["method"]
+    assert "keeps" not in raw["method"]
+    changed = raw_params("smoke")
+    assert changed["critic"] == raw_params()["critic"] | {"epochs": 1, "require": "nothing"}
+    assert raw_params("llama3b")["model"].keys() == load_profile("llama3b", ROOT / PROFILES)["model"].keys()
+    other = overridden(raw_params("llama3b"), {"model": {"source": "another/model"}})["model"]
+    assert other == raw_params("llama3b")["model"] | {"source": "another/model"}, "another published one has the same"
+
+
+def test_a_later_profile_wins():
+    assert raw_params("online_dpo", "rft")["method"] == load_profile("rft", ROOT / PROFILES)["method"]
+
+
+def test_what_goes_and_comes_is_told_in_hydras_grammar():
+    before = {"seed": 1, "method": {"name": "a", "keeps": "won", "monitor": None}, "also": None}
+    after = {"seed": 1, "method": {"name": "b", "beta": 0.5}, "also": {"root": "x", "split": "y"}, "more": [1, None]}
+    assert list(differences(before, after)) == [
+        "method.name=b", "~method.keeps", "method.monitor=0", "~method.monitor",
+        "++method.beta=0.5", "also={root:x,split:y}", "++more=[1,null]",
+    ]  # fmt: skip
+    assert list(differences(after, after)) == []
+    assert list(differences({"a": 1, "b": True}, {"a": 1.0, "b": True})) == ["a=1.0"]
+
+
+def test_text_that_a_shell_would_read_is_refused():
+    with pytest.raises(ParamsError, match="is printed for the shell and must not need quotes"):
+        list(differences({"a": "b"}, {"a": "b c"}))
 
 
 def test_a_profile_with_a_wrong_key_changes_nothing(project):
     before = (project / PARAMS).read_text()
     (project / PROFILES / "odd.yaml").write_text("rollout: {gams: 3}")
-    with pytest.raises(
-        ParamsError, match=r"^profiles/odd.yaml over params.yaml: rollout.gams: 3 is not allowed: unknown key"
-    ):
-        apply_profile("odd", project)
+    said = r"^odd over params.yaml: rollout.gams: 3 is not allowed: unknown key"
+    with pytest.raises(ParamsError, match=said):
+        apply(["odd"], project)
+    with pytest.raises(ParamsError, match=r"^odd: rollout.gams"):
+        arguments(["odd"])
     assert (project / PARAMS).read_text() == before
 
 
@@ -57,35 +87,23 @@ def test_there_are_profiles_for_other_games_and_machines():
     assert {"alfworld", "gpu", "inverse", "llama3b", "smoke"} <= set(NAMES)
 
 
-def test_published_games_are_somewhere(project):
-    before = (project / PARAMS).read_text()
-    with pytest.raises(ParamsError, match=r"games.published_root: None is not allowed: the folder alfworld-download"):
-        apply_profile("alfworld", project)
-    assert (project / PARAMS).read_text() == before
-
-
-def test_more_overrides_win_over_the_profile(project):
-    found = load_profile("smoke", project / PROFILES, ["games.train=2000", "model.lora.rank=4", "label.reference=null"])
-    assert (found["games"], found["model"]["lora"]) == ({"train": 2000, "seen": 24, "unseen": 24}, {"rank": 4})
-    assert found["label"]["reference"] is None and "min_std" in found["label"]
-    with pytest.raises(ParamsError, match=r"^games.train: not an override like rollout.games=100"):
-        load_profile("smoke", project / PROFILES, ["games.train"])
-
-
-def test_the_command_line_takes_more_overrides(project, monkeypatch, capsys):
-    monkeypatch.chdir(project)
-    monkeypatch.setattr(sys, "argv", ["profile", "alfworld", "games.published_root=/data/alfworld"])
+def test_the_command_line_prints_or_writes(project, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["profile", "rft", "method.steps=3"])
     main()
-    assert "-S games.published_root=/data/alfworld" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["profile", "alfworld"])
+    said = capsys.readouterr().out
+    assert "-S method.name=rft" in said and "-S method.steps=3" in said and "-S ~method.keeps" in said
+    monkeypatch.setattr(sys, "argv", ["profile", "rft", "--write"])
+    main()
+    assert yaml.safe_load((project / PARAMS).read_text())["method"]["name"] == "rft"
+    monkeypatch.setattr(sys, "argv", ["profile", "rft", "method.step=3"])
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 2
+    assert "method.step: 3 is not allowed: unknown key; did you mean steps?" in capsys.readouterr().err
 
 
-def test_inverse_lets_no_outcome_decide():
-    params = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), load_profile("inverse", ROOT / PROFILES))
-    valid = validate(params, "inverse")
-    assert not valid.prm.require_ranking  # the ranking is measured by outcomes
-    assert (valid.policy.imitation, valid.policy.margin, valid.rollout.branch.train_states) == (0, 0, 0)
-    assert valid.rollout.branch.random_states == 0
+def test_inverse_lets_no_outcome_decide(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    valid = validate(raw_params("inverse"), "inverse")
+    assert valid.critic.require == "nothing"  # the ranking is measured by outcomes
+    assert (valid.method.imitation, valid.rollout.branch.train_states, valid.rollout.branch.random_states) == (0, 0, 0)

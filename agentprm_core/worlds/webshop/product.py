@@ -1,4 +1,4 @@
-"""A product of the store."""
+"""A product of a catalogue, as the shop's pages and goals read it."""
 
 from __future__ import annotations
 
