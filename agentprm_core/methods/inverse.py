@@ -24,14 +24,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agentprm_core.credit.inverse import INVERSE, RESAMPLED, assemble_inverse
+from agentprm_core.credit.expert_and_learner import INVERSE, RESAMPLED, assemble_inverse
 from agentprm_core.datasets import episodes_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.improve.proposals import Proposer
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
 from agentprm_core.methods.critic_base import CriticConfig, starting_prm
 from agentprm_core.prm.dataset import Labelled, tried_actions
-from agentprm_core.prm.inverse import InverseEpisode, InverseSettings, train_inverse
+from agentprm_core.prm.inverse_train import InverseEpisode, InverseSettings, train_inverse
 from agentprm_core.suites import inverse_suite
 from agentprm_core.types import EPISODES, Episode
 

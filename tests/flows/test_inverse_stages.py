@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from agentprm_core.branches import BRANCHES
-from agentprm_core.credit.inverse import INVERSE
+from agentprm_core.credit.expert_and_learner import INVERSE
 from agentprm_core.datasets import atomic_write, episodes_to_table, read_table, write_table
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.types import EPISODES, Episode

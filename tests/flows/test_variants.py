@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agentprm_core.credit.inverse import INVERSE
+from agentprm_core.credit.expert_and_learner import INVERSE
 from agentprm_core.datasets import read_table
 from agentprm_core.methods.critics import CRITICS
 from agentprm_core.methods.methods import METHODS

@@ -16,7 +16,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.improve.policy_gradient import GradientSettings, GradientTrainer, gradient_row
 from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row, train_sft
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.prm.inverse import inverse
+from agentprm_core.prm.inverse_train import inverse
 from agentprm_core.prm.losses import prm_objective, relative
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from agentprm_core.credit.inverse import inverse_loss
-from agentprm_core.prm.inverse import InverseEpisode, InverseSettings, inverse, inverse_row, train_inverse
+from agentprm_core.credit.expert_and_learner import inverse_loss
+from agentprm_core.prm.inverse_train import InverseEpisode, InverseSettings, inverse, inverse_row, train_inverse
 from agentprm_core.prm.losses import prm_objective
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.score import score_actions

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from agentprm_core.credit.inverse import INVERSE, RESAMPLED, assemble_inverse, episode_weights, inverse_loss
+from agentprm_core.credit.expert_and_learner import INVERSE, RESAMPLED, assemble_inverse, episode_weights, inverse_loss
 from agentprm_core.datasets import REPLAYED
 from tests.core.corridor import table
 

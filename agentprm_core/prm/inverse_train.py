@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from agentprm_core.credit.inverse import inverse_logits, inverse_loss
+from agentprm_core.credit.expert_and_learner import inverse_logits, inverse_loss
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.losses import prm_objective
 from agentprm_core.prm.rows import action_tokens
