@@ -45,7 +45,7 @@ run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the t
 ifeq ($(PROFILE),default)
 	dvc repro
 else
-	overrides=$$(python -m tasks.frame.profile $(PROFILE)) && eval "sh recipes/experiment $(firstword $(PROFILE)) $$overrides"
+	sh experiments/run $(firstword $(PROFILE)) $(PROFILE)
 endif
 	@python -m flows.summary
 
