@@ -70,7 +70,7 @@ lint: $(INSTALLED)  ## Style, format and types
 	pyright
 
 docs: $(INSTALLED)  ## The site of the documentation, in site/: open site/index.html
-	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 ui: $(INSTALLED) $(DATABASE)  ## Prefect's server, a worker and MLflow on localhost, until Ctrl-C
 	@python -m flows.ui --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) --gpus $(GPUS)
