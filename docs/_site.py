@@ -1,7 +1,7 @@
 """Hooks of mkdocs: README is the first page, and experiments, CONTRIBUTING and others outside docs/ are pages too.
 
-Links in Markdown are as the repository has them, so that they work there. Here they are rewritten to the site's pages. A
-link to a file of code becomes its text. A link to nothing stays, and ``mkdocs build --strict`` fails on it.
+Links in Markdown are as the repository has them, so that they work there. Here they are rewritten to the site's pages.
+A link to a file of code becomes its text. A link to nothing stays, and ``mkdocs build --strict`` fails on it.
 """
 
 from __future__ import annotations
