@@ -74,8 +74,8 @@ def differences(before: Mapping, after: Mapping, prefix: str = "") -> Iterator[s
     for key in [*before, *(key for key in after if key not in before)]:
         name = f"{prefix}{key}"
         if key not in after:
-            if before[key] is None:  # Hydra deletes no key whose value is null
-                yield f"{name}=0"
+            if before[key] is None:
+                yield f"{name}=0"  # Hydra takes a null for a key that is not there, and would not delete it
             yield f"~{name}"
         elif key not in before:
             yield f"++{name}={_hydra(after[key])}"
