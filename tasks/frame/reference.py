@@ -52,7 +52,7 @@ def page() -> str:
             parts += _varied(name, *_VARIED[name])
         elif name == "model":
             parts += _models()
-        elif is_dataclass(hint):
+        elif isinstance(hint, type) and is_dataclass(hint):
             parts += [f"## {name}\n\n{_docstring(hint)}\n", _table(_rows(hint, name))]
         else:
             alone += [(name, hint, _said(Params).get(name, ""))]
