@@ -15,7 +15,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 
 INSTALLED := .venv/.installed
 
-.PHONY: venv lock run smoke test test-all lint ui
+.PHONY: venv lock run smoke test test-all lint docs ui
 .DEFAULT_GOAL := run
 
 venv: $(INSTALLED)  ## The virtual environment, from requirements.lock
@@ -45,7 +45,7 @@ run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the t
 ifeq ($(PROFILE),default)
 	dvc repro
 else
-	overrides=$$(python -m tasks.frame.profile $(PROFILE)) && eval "sh recipes/experiment $(firstword $(PROFILE)) $$overrides"
+	sh experiments/run $(firstword $(PROFILE)) $(PROFILE)
 endif
 	@python -m flows.summary
 
@@ -68,6 +68,9 @@ lint: $(INSTALLED)  ## Style, format and types
 	ruff check .
 	ruff format --check .
 	pyright
+
+docs: $(INSTALLED)  ## The site of the documentation, in site/: open site/index.html
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 ui: $(INSTALLED) $(DATABASE)  ## Prefect's server, a worker and MLflow on localhost, until Ctrl-C
 	@python -m flows.ui --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) --gpus $(GPUS)

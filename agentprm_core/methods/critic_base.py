@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from transformers import PreTrainedModel
 
-from agentprm_core.config import Discount, LearningRate, NotNegative, Positive
+from agentprm_core.config import Count, Discount, LearningRate, NotNegative, Positive
 from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import Shaped, label_monte_carlo
 from agentprm_core.credit.turns import read_turns
@@ -30,14 +30,16 @@ class CriticConfig:
     """The parameters of every critic."""
 
     name: str
+    """The critic."""
     gamma: Discount
     """Discount of a return, a turn."""
     init_from: Literal["prm", "policy", "sft", "scratch"]
     """Where the PRM starts: the PRM of the iteration before (in the first iteration π₀), π_{i−1}, π₀, or random."""
     learning_rate: LearningRate
+    """At the start; it falls along a cosine."""
     epochs: Positive
     """Passes over the labelled episodes."""
-    batch_tokens: int
+    batch_tokens: Count
     """Of an optimizer step."""
     likelihood: NotNegative
     """κ of logit Q_φ(s,a) = w·h(s,a) + κ log π_φ(a|s); 0 as in the papers."""

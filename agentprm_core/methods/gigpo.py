@@ -25,6 +25,7 @@ class Config(GradientConfig):
     omega: NotNegative
     """ω: the weight of the step's advantage."""
     gamma: Discount
+    """Discount of the returns that A^S compares."""
     visit_key: Literal["state", "history"]
     """What counts as the same state."""
 

@@ -54,6 +54,7 @@ class Config(CriticConfig):
     outcome: Literal["binary", "signed"]
     """R ∈ {0, 1}, or R ∈ {−1, +1} mapped to [0, 1] (paper A)."""
     shaping: Shaping | None
+    """null: labels are not shaped."""
 
     def __post_init__(self) -> None:
         if self.shaping and self.shaping.kind == "blend" and self.outcome != "binary":

@@ -50,6 +50,7 @@ class Config(UpdateConfig):
     anchor: Literal["previous", "first"]
     """The policy it is kept near: π_{i−1} (paper A), or π₀."""
     preference: Literal["winner", "soft"]
+    """``winner``: the best action against the worst. ``soft``: all actions, as strongly as their scores differ."""
     imitation: NotNegative
     """Weight of imitating the episodes that were won, beside 1 for the preferences; 0 reads no outcome."""
     replay: Share
@@ -63,7 +64,9 @@ class Config(UpdateConfig):
     margin: NotNegative
     """States whose best and worst score differ by no more are ties; ``winner`` leaves them out."""
     trainer: Literal["ours", "trl"]
+    """``trl``: ``trl.DPOTrainer`` on pairs that are drawn once."""
     monitor: Monitor | None
+    """null: nobody looks."""
 
     def __post_init__(self) -> None:
         if self.trainer == "trl" and (self.preference != "winner" or self.imitation or self.monitor or self.replay):

@@ -35,6 +35,7 @@ class Config(CriticConfig):
     """Parameters of ``critic.name: playing_on``."""
 
     outcome: Literal["binary", "signed"]
+    """R ∈ {0, 1}, or R ∈ {−1, +1} mapped to [0, 1]."""
     continuations: Count
     """Plays from each turn."""
 

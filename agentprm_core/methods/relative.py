@@ -29,7 +29,9 @@ class Config(CriticConfig):
     """Parameters of ``critic.name: relative``."""
 
     visit_key: Literal["state", "history"]
+    """What counts as the same state."""
     outcome: Literal["binary", "signed"]
+    """R ∈ {0, 1}, or R ∈ {−1, +1} mapped to [0, 1]."""
     margin: NotNegative
     """The least difference of Q̂ that makes a pair."""
 

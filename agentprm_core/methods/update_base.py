@@ -17,7 +17,9 @@ class UpdateConfig:
     """The parameters of every method."""
 
     name: str
+    """The method."""
     learning_rate: LearningRate
+    """At the start; it falls along a cosine."""
     steps: Count
     """Optimizer steps."""
     batch_tokens: Count

@@ -31,8 +31,8 @@ MANIFEST = "agentprm.json"
 KINDS = ("policy", "prm")
 EMBEDDING_STD = 0.3
 """Of a from-scratch model's embeddings. A step of Adam moves a coordinate by up to the learning rate, 0.002: at the
-library's 0.02 ten steps can undo what the names of one kind share, at 0.3 they cannot (``docs/methods.md``). Before
-training such a model is sure of its nonsense: it says the last token again."""
+library's 0.02 ten steps can undo what the names of one kind share, at 0.3 they cannot. Before training such a model is
+sure of its nonsense: it says the last token again."""
 _ENTITY = re.compile(r"[a-z]+ \d+")
 _WEIGHT_FILES = ("*.safetensors", "adapter_config.json", "config.json", "tokenizer.json")
 

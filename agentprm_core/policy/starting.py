@@ -21,16 +21,21 @@ class ScratchModel:
     """A Llama-architecture model of random weights, and a tokenizer of what the demonstrations say."""
 
     source: Literal["scratch"]
+    """No weights are loaded."""
     width: Count
+    """Of the hidden states."""
     layers: Count
+    """Decoder layers."""
     heads: Count
     """Query heads; half as many key-value heads."""
     context: Count
     """Tokens of a whole episode."""
     max_action_tokens: ActionTokens
+    """Of one action."""
     constrained: bool
     """Draw from the admissible commands only."""
     optimizer: Literal["adamw", "muon"]
+    """Of every training of it."""
 
     gradient_checkpointing = False
     reason_tokens = 0
@@ -52,7 +57,9 @@ class Lora:
     """A low-rank adapter: the base's weights stay as they are."""
 
     rank: Count
+    """Of each adapter matrix."""
     alpha: Count
+    """The adapter is scaled by alpha / rank."""
     modules: tuple[str, ...]
     """Names of the linear layers that are adapted."""
 
@@ -62,10 +69,13 @@ class PublishedModel:
     """A model in a folder or on the Hugging Face hub, spoken with by its own chat template."""
 
     source: str
+    """A folder, or an id on the hub."""
     context: Count
+    """Tokens of a whole episode."""
     max_action_tokens: ActionTokens
     """Reason and command."""
     constrained: bool
+    """Draw from the admissible commands only."""
     lora: Lora | None
     """None: all weights are trained."""
     reason_tokens: CountOrNone

@@ -2,7 +2,7 @@
 
 ``cabinet 12`` is one token, the world's fixed phrases (``you arrive at``) are one token each, articles, commas and full
 stops are none. A turn is then about ten tokens instead of twenty-five, and a name is copied in one step instead of two:
-with a number as a token of its own a small policy miscopies names and learns almost nothing (``docs/methods.md``).
+with a number as a token of its own a small policy miscopies names and learns almost nothing (``docs/how-it-works.md``).
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ class Parallel:
     DPO draws its actions as it trains and stays one."""
 
     processes: Annotated[int, Range(ge=2)]
+    """How many."""
     sharding: Literal["none", "fsdp2"]
     """``fsdp2``: each of them holds a part of weights, gradients and optimizer state."""
 
@@ -51,6 +52,7 @@ class Compute:
     """What the machine is asked for."""
 
     device: Literal["cpu", "cuda"]
+    """Where models train and play."""
     threads: Count
     """CPU threads of torch in each process. Sums in another order give other bytes."""
     precision: Literal["float32", "bfloat16"]
@@ -98,6 +100,7 @@ class Games:
     published: str | None
     """The folder of the world's published games; null: the world's generator makes them."""
     train: Count
+    """Games to learn from."""
     seen: CountOrNone
     """Held-out games of the same places, levels or products as train's."""
     unseen: CountOrNone
@@ -109,6 +112,7 @@ class Demos:
     """What the world's expert shows."""
 
     games: Count
+    """Training games that it plays."""
     knowledge: ShareOrAll
     """How well the expert knows where things usually lie."""
     corrupt: Share
@@ -120,7 +124,9 @@ class Sft:
     """Fine-tuning of π₀ on the demonstrations."""
 
     learning_rate: LearningRate
+    """At the start; it falls along a cosine."""
     epochs: Positive
+    """Passes over the demonstrations."""
     batch_tokens: Count
     """Of an optimizer step."""
     observation_weight: NotNegative
@@ -132,13 +138,17 @@ class Rollout:
     """What the policy plays for the PRM to learn from."""
 
     games: Count
+    """Training games that are played, others in each iteration while there are any."""
     episodes_per_game: Count
+    """Episodes of each of these games."""
     temperature: Temperature
+    """Of the actions drawn. 1: as the policy holds them likely."""
     explore: Explore
     """null, or one of {resets: SHARE}, {bonus: C}, {steered: SHARE}."""
     validation_share: Annotated[float, Range(gt=0, lt=1)]
     """Share of the games that the PRM is not trained on, and measured on."""
     branch: Branch
+    """Plays beside the episodes, from several actions at one state."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +156,9 @@ class Also:
     """Published games that are evaluated beside the campaign's own."""
 
     root: str
+    """The folder of the published games."""
     split: str
+    """As the published data calls it."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +169,7 @@ class Evaluate:
     """Ways of playing, with a temperature behind ``@`` where it is not the rollouts'. The first decides the champion,
     on ``unseen`` where there are such games."""
     also: Also | None
+    """null: none."""
 
     def __post_init__(self) -> None:
         if not self.decoding:
@@ -171,6 +184,7 @@ class Evaluate:
 @dataclass(frozen=True)
 class Iteration:
     prev: CountOrNone
+    """The iteration whose policy plays the rollouts: the one before."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +196,7 @@ class Evaluated:
 @dataclass(frozen=True)
 class Params:
     seed: CountOrNone
+    """All randomness of a campaign follows from it."""
     compute: Compute
     env: Env
     games: Games
@@ -193,7 +208,9 @@ class Params:
     method: UpdateConfig
     evaluate: Evaluate
     iterations: dict[str, Iteration]
+    """The loop: what follows what."""
     policies: dict[str, Evaluated]
+    """What is evaluated."""
 
     @property
     def label(self) -> str:

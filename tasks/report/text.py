@@ -58,7 +58,7 @@ def _flagged(stage: str, found: Mapping | None) -> list[str]:
     """A paragraph where the reward-hacking monitor raised its flag."""
     if found is None or not found["flag"]:
         return []
-    return [f"**Reward hacking suspected** in {stage}: {described(found)} (docs/methods.md, Watching an update).", ""]
+    return [f"**Reward hacking suspected** in {stage}: {described(found)} (docs/how-it-works.md).", ""]
 
 
 def _flat(values: Mapping, prefix: str = "") -> list[tuple[str, str]]:

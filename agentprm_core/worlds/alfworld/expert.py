@@ -79,7 +79,7 @@ class Expert:
 
     ``seed`` None: the likeliest place first. A number: the order of places is drawn, different for each seed, with
     chances in proportion to promise ** ``knowledge``: at 1 it knows where things usually lie, at 0 it does not and all
-    orders are alike. The published hand-coded expert is as strong as this one at 0 (``docs/methods.md``).
+    orders are alike. The published hand-coded expert is as strong as this one at 0.
     """
 
     def __init__(self, seed: int | None = None, knowledge: float = 1.0) -> None:

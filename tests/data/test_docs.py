@@ -1,0 +1,91 @@
+"""The site builds: every link leads somewhere, files that pages name exist, pages fetch nothing, lines are short."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from agentprm_core.methods.critics import CRITICS
+from agentprm_core.methods.methods import METHODS
+from agentprm_core.worlds import _OURS
+from tasks.frame.validation import build
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ("undiscounted.py", "short_wins.py", "lamps.yaml")
+"""Files that pages walk through."""
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/**/*.md"), ROOT / "data/README.md"]
+)
+
+
+def site_of(root: Path, site: Path) -> subprocess.CompletedProcess:
+    command = [Path(sys.executable).parent / "mkdocs", "build", "--strict", "--site-dir", site]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+
+
+def test_the_site_builds_and_fetches_nothing(tmp_path):
+    done = site_of(ROOT, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in tmp_path.glob("**/*.html"):
+        loaded = re.findall(r'<(?:script|img|link)\b[^>]*\b(?:src|href)="(https?:[^"]+)"', page.read_text())
+        assert loaded == [], page
+
+
+@pytest.mark.parametrize("link", ["[a](nowhere.md)", "[a](../tasks/nowhere.py)", "[a](how-it-works.md#nowhere)"])
+def test_a_link_to_nothing_fails(link, tmp_path):
+    for path in [*PAGES, *(ROOT / "docs").glob("**/*.p*"), *ROOT.glob("experiments/**/*.png"), ROOT / "mkdocs.yml"]:
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    with (tmp_path / "docs/concepts.md").open("a") as page:
+        page.write(f"\n{link}\n")
+    done = site_of(tmp_path, tmp_path / "site")
+    assert done.returncode != 0
+    assert "nowhere" in done.stdout + done.stderr
+
+
+def test_every_method_and_world_has_its_page():
+    for name in [*CRITICS, *METHODS]:
+        assert (ROOT / f"docs/methods/{name}.md").read_text().startswith(f"# {name}\n")
+    for name in _OURS:
+        assert (ROOT / f"docs/worlds/{name}.md").exists() or name == "alfworld-textworld"
+
+
+def test_the_examples_of_contributing_are_what_a_registry_takes():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    critic, method = (types.ModuleType(f"example_{number}") for number in range(len(blocks)))
+    for module, block in zip((critic, method), blocks):
+        sys.modules[module.__name__] = module
+        exec(compile(block, module.__name__, "exec"), module.__dict__)
+    shared = {"name": "undiscounted", "gamma": 0.95, "init_from": "prm", "learning_rate": 5e-4, "epochs": 1.0}
+    shared |= {"batch_tokens": 4096, "likelihood": 0.3, "prior": 0.1, "require": "ranking"}
+    assert build(critic.Config, shared | {"visit_key": "state"}).visit_key == "state"
+    update = {"name": "short_wins", "learning_rate": 1e-3, "steps": 10, "batch_tokens": 2048, "most_actions": 9}
+    assert build(method.Config, update).most_actions == 9
+    assert callable(critic.label) and callable(critic.train) and callable(method.collect) and callable(method.update)
+
+
+def test_files_that_pages_name_exist():
+    """``agentprm_core/….py`` and ``tests/….py``, wherever they stand."""
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":
+            continue
+        for named in re.findall(
+            r"`((?:agentprm_core|tasks|tests|benchmarks|flows|profiles|experiments)/[\w/.-]+\.\w+)`", page.read_text()
+        ):
+            if "NAME" not in named and named.split("/")[-1] not in EXAMPLES:
+                assert (ROOT / named).exists(), f"{page.relative_to(ROOT)}: {named}"
+
+
+def test_no_line_is_longer_than_a_screen():
+    long = [
+        (page.name, n) for page in PAGES for n, line in enumerate(page.read_text().splitlines(), 1) if len(line) > 240
+    ]
+    assert long == []
