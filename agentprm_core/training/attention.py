@@ -113,7 +113,7 @@ def tree_mask(segment_BL: torch.Tensor, sees_BL: torch.Tensor) -> torch.Tensor:
 
 
 def _mask(block: Block) -> torch.Tensor | None:
-    return None if block.segment is None else tree_mask(block.segment, block.sees)
+    return None if block.segment is None or block.sees is None else tree_mask(block.segment, block.sees)
 
 
 def _attend(

@@ -130,7 +130,7 @@ def _read_job(folder: Path) -> EpisodeTrainer:
     else:
         model.to(job["device"])
     rows = read_rows(folder / _ROWS, named(job["columns"]))
-    return named(job["trainer"]).again(model, rows, settings, folder.parent, **job["beside"])
+    return named(job["trainer"]).again(model, rows, settings, folder.parent, job["beside"])
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:

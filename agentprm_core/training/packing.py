@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from agentprm_core.errors import DataError
-from agentprm_core.training.columns import NOTHING, C, joined
+from agentprm_core.training.columns import NOTHING, C, C_co, joined
 
 _SPREAD = 1.25
 """Rows attend together while the longest has at most this many times the shortest's tokens."""
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Row(Generic[C]):
+class Row(Generic[C_co]):
     """One sequence and what is known of each of its tokens."""
 
     input_ids: np.ndarray
     """int32 token ids."""
-    columns: C = NOTHING  # type: ignore[assignment]
+    columns: C_co = NOTHING  # type: ignore[assignment]
     """Loss weights, targets: what the kind of row has."""
     branches: Sequence[tuple[int, int]] = ()
     """``(at, length)`` of each branch after the trunk, in order: it continues the trunk's first ``at`` tokens."""
@@ -81,6 +81,7 @@ class BatchPlan(Sequence[list[int]]):
         """Batches of the first pass; later ones differ by a few."""
         epoch = 1
         if batches is None:
+            assert epochs is not None, "give epochs or batches"
             while epoch < epochs:
                 self._batches += self._epoch(epoch)
                 epoch += 1
@@ -128,7 +129,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Batch(Generic[C]):
+class Batch(Generic[C_co]):
     """Rows end to end as tensors (N,), and who sees whom."""
 
     input_ids: torch.Tensor
@@ -139,7 +140,7 @@ class Batch(Generic[C]):
     """Index of the token it is predicted from; a row's first token has itself."""
     branch: torch.Tensor
     """Number of its branch in this batch, −1 on trunks."""
-    columns: C
+    columns: C_co
     numbers: torch.Tensor
     """(rows,) which rows of the data set these are."""
     blocks: Sequence[Block]

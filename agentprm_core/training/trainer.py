@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -48,13 +48,14 @@ class Losses:
 
     total: torch.Tensor
     """Scalar: the sum of the losses, with gradient."""
-    metrics: dict[str, tuple[torch.Tensor, torch.Tensor | float]]
+    metrics: Mapping[str, tuple[torch.Tensor, torch.Tensor | float]]
     """By name (sum, count): logged as the ratio of the sums since the last log."""
 
 
 Objective = Callable[[torch.nn.Module, Any], Losses]
 """Of a model and a packed batch, of the columns that it names by type."""
 Batches = list[Batch]
+S = TypeVar("S", bound=TrainSettings)
 LOGGED = 50
 """Entries of a whole run's log."""
 
@@ -64,19 +65,22 @@ class Callback(Protocol):
 
     def on_begin(self, trainer: EpisodeTrainer) -> None:
         """Before the first step of this process, also of a resumed run."""
+        ...
 
     def on_step(self, trainer: EpisodeTrainer) -> bool:
         """After ``trainer.step`` steps; True ends the training."""
+        ...
 
     def on_end(self, trainer: EpisodeTrainer) -> None:
         """After the last step."""
+        ...
 
 
-class EpisodeTrainer:
+class EpisodeTrainer(Generic[S]):
     """Minimises ``objective`` over ``rows`` as ``settings`` say, where the model lies."""
 
     def __init__(
-        self, model: PreTrainedModel, rows: Sequence[Row], objective: Objective, settings: TrainSettings, scratch: Path
+        self, model: PreTrainedModel, rows: Sequence[Row], objective: Objective, settings: S, scratch: Path
     ) -> None:
         self.sharded = is_sharded(model)
         if self.sharded and settings.optimizer == "muon":
@@ -110,9 +114,9 @@ class EpisodeTrainer:
         return {"objective": described(self.objective)}
 
     @classmethod
-    def again(cls, model, rows, settings, scratch: Path, *, objective: dict) -> EpisodeTrainer:
-        """The same trainer in another process."""
-        return cls(model, rows, restored(objective), settings, scratch)
+    def again(cls, model, rows, settings, scratch: Path, beside: Mapping) -> EpisodeTrainer:
+        """The same trainer in another process, of what :meth:`beside` said in this one."""
+        return cls(model, rows, restored(beside["objective"]), settings, scratch)
 
     def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
         """Named tensors that decide the run beside settings and rows: a state in scratch is resumed from if all are the
