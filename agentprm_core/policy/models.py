@@ -75,6 +75,7 @@ def new_model(
     if width % heads or heads % kv_heads:
         raise ValueError(f"width {width} must divide by heads {heads}, and heads by kv_heads {kv_heads}")
     torch.manual_seed(seed)
+    marks = cast(Any, tokenizer)  # whose stubs say that a number may be many or a text
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -84,9 +85,9 @@ def new_model(
         num_key_value_heads=kv_heads,
         max_position_embeddings=context,
         tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=marks.bos_token_id,
+        eos_token_id=marks.eos_token_id,
+        pad_token_id=marks.pad_token_id,
     )
     model = LlamaForCausalLM(config)
     _share_names(model, tokenizer.get_vocab())

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
@@ -99,11 +99,17 @@ class BatchPlan(Sequence[list[int]]):
     def __len__(self) -> int:
         return len(self._batches)
 
-    def __getitem__(self, index: int) -> list[int]:
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
         return self._batches[index]
 
 
-def cut(rows: Sequence[int], lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+def cut(rows: Sequence[int] | np.ndarray, lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Consecutive ``rows``, cut so that no batch has more than ``batch_tokens`` (unless one row does)."""
     batches: list[list[int]] = []
     total = 0
@@ -155,7 +161,7 @@ class Batch(Generic[C_co]):
 def _moved(thing: Any, device: torch.device) -> Any:
     if isinstance(thing, torch.Tensor):
         return thing.to(device)
-    if is_dataclass(thing):
+    if is_dataclass(thing) and not isinstance(thing, type):
         return replace(thing, **{f.name: _moved(getattr(thing, f.name), device) for f in fields(thing)})
     return [_moved(each, device) for each in thing] if isinstance(thing, list) else thing
 

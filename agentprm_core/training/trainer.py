@@ -107,7 +107,8 @@ class EpisodeTrainer(Generic[S]):
         self._learner = Learner(model, self.optimizer, self.processes, self.sharded)
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
         self.log: list[dict] = []
-        self._sums: dict[str, list[torch.Tensor]] = {}
+        self._sums: dict[str, Any] = {}
+        """By name (sum, count): a list, or a tensor of two where a state was loaded."""
 
     def beside(self) -> dict:
         """What :meth:`again` takes beside model, rows, settings and scratch, as JSON."""
@@ -178,8 +179,8 @@ class EpisodeTrainer(Generic[S]):
         weight = self.processes.sum(torch.stack([batch.columns.loss_weight.sum() for batch in batches]).sum())
         said = torch.zeros((), device=self.processes.device)
         for number, batch in enumerate(batches, 1):
-            waits = number < len(batches) and isinstance(model, DistributedDataParallel)
-            with model.no_sync() if waits else nullcontext():
+            waits = number < len(batches)
+            with model.no_sync() if waits and isinstance(model, DistributedDataParallel) else nullcontext():
                 losses = self.objective(model, batch)
                 # gradients are averaged over processes, and the weight counts them all. Where there is nothing to learn
                 # from, weight and loss are 0, and so is the gradient
@@ -277,4 +278,5 @@ def hash_tensors(total: hashlib._Hash, tensors: Mapping[str, torch.Tensor]) -> N
     """Add names and bytes of all ``tensors`` to a running digest."""
     for name, tensor in tensors.items():
         total.update(name.encode())
-        total.update(whole_tensor(tensor.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        flat_N = whole_tensor(tensor.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        total.update(flat_N)  # pyright: ignore[reportArgumentType]: an array is a buffer
