@@ -65,9 +65,8 @@ def _games(spec: WorldSpec, count: int, root: Path | None) -> tuple[dict[str, li
     if spec.load is None:
         raise reason or DataError(f"--root: {spec.name} has no published games")
     root = root or _published_root(spec, reason)
-    found = {split: spec.load(root, theirs, None) for split, theirs in spec.published_splits.items()}
-    notes = [f"no generator: games are those of {root}"]
-    return {split: _drawn(games, count) for split, games in found.items()}, [], notes
+    splits, notes = spec.published_splits.items(), [f"no generator: games are those of {root}"]
+    return {split: _drawn(spec.load(root, theirs, None), count) for split, theirs in splits}, [], notes
 
 
 def _drawn(games: Sequence[Game], count: int) -> list[Game]:
