@@ -33,21 +33,27 @@ class Player(Protocol):
 
     def open(self, seed: int) -> int:
         """A seat for a new episode."""
+        ...
 
     def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
         """Read an observation; False where the context has no room for it and an action."""
+        ...
 
     def ask(self, seat: int) -> None:
         """Ask for an action in the state last seen."""
+        ...
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
         """The action that was played, decided or not."""
+        ...
 
     def tick(self) -> list[tuple[int, tuple[Decision, ...]]]:
         """Work a little; the seats that have decided, each with its choice first."""
+        ...
 
     def close(self, seat: int) -> Cost:
         """The episode is over; what it cost."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class Episode:
     start: int = 0
     """Turns that were replayed (a reset distribution), not decided by the policy; credit starts here."""
     extra: dict = field(default_factory=dict, compare=False)
-    reward: float | None = None
+    reward: float = None  # pyright: ignore[reportAssignmentType]: it is a number from ``__post_init__`` on
     """In [0, 1]; None stands for 1 of a won episode and 0 of another."""
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ _SHARED = Path("../shared/data/later")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tasks.check_world", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tasks.check_world", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("world", help="a name, or package.module:SPEC")
     parser.add_argument("--games", type=int, default=20, help="how many are played (default 20)")
     parser.add_argument("--root", type=Path, help="the published games of a world that has no generator")
@@ -53,24 +53,24 @@ def main() -> None:
 
 def _games(spec: WorldSpec, count: int, root: Path | None) -> tuple[dict[str, list[Game]], list[str], list[str]]:
     """Games by split, what is wrong with them, and what is missing."""
+    reason: DataError | None = None
     if root is None:
         try:
             return *generated(spec, count, _SEED), []
         except DataError as error:
             reason = error
     if spec.load is None:
-        raise reason if root is None else DataError(f"--root: {spec.name} has no published games")
+        raise reason or DataError(f"--root: {spec.name} has no published games")
     root = root or _published_root(spec, reason)
-    found = {split: spec.load(root, theirs, None) for split, theirs in spec.published_splits.items()}
-    notes = [f"no generator: games are those of {root}"]
-    return {split: _drawn(games, count) for split, games in found.items()}, [], notes
+    splits, notes = spec.published_splits.items(), [f"no generator: games are those of {root}"]
+    return {split: _drawn(spec.load(root, theirs, None), count) for split, theirs in splits}, [], notes
 
 
 def _drawn(games: Sequence[Game], count: int) -> list[Game]:
     return sorted(random.Random(_SEED).sample(games, min(count, len(games))), key=lambda game: game.id)
 
 
-def _published_root(spec: WorldSpec, reason: DataError) -> Path:
+def _published_root(spec: WorldSpec, reason: DataError | None) -> Path:
     named, shared = os.environ.get(f"{spec.name.upper()}_DATA"), _SHARED / f"{spec.name}.tar.xz"
     if named is None and not shared.exists():
         raise DataError(f"{reason}, or give --root")

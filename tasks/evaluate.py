@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -81,7 +82,12 @@ def _outcomes(
     def measured() -> pa.Table:
         with stage.clock.lap(f"{split}/{search.name}"):
             episodes = play_games(policy, prm, games, search, params.seed, world)
-            named = {"method": params.label, "split": split, "decoding": search.name, "policy": policy.digest}
+            named: dict[str, Any] = {
+                "method": params.label,
+                "split": split,
+                "decoding": search.name,
+                "policy": policy.digest,
+            }
             named |= {"constrained": search.settings.constrained, "seed": params.seed}
             scores = mean_scores(prm, episodes)
             return outcomes_table(episodes, games, iteration=stage.iteration, scores=scores, **named)

@@ -5,7 +5,6 @@ Refuses rollouts that another policy than the one before played.
 
 from __future__ import annotations
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from agentprm_core.datasets import write_table
@@ -36,7 +35,7 @@ def check_player(iteration: int) -> None:
     path, source = layout.episodes(iteration), layout.policy(iteration - 1)
     digest = checkpoint_digest(source)
     players = pq.read_table(path, columns=["policy"], read_dictionary=["policy"])["policy"]  # one digest, many rows
-    others = sorted(set(pc.unique(players).to_pylist()) - {digest})
+    others = sorted(set(players.unique().to_pylist()) - {digest})
     if others:
         raise StageError(
             f"{path}: rollouts of another policy ({', '.join(others)}); "

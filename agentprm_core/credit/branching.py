@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import polars as pl
@@ -54,6 +54,7 @@ class PlayFrom(Protocol):
     def __call__(self, histories: Sequence[History], seeds: Sequence[int]) -> Sequence[tuple[float, int]]:
         """(reward, turns played) of each. A turn limit counts ``history.turns`` too, and a history that has reached it
         is (0, 0)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ def branch_values(branches: pa.Table, *, gamma: float, outcome: str = "signed") 
         ValueError: ``gamma`` or ``outcome`` as in :func:`agentprm_core.credit.monte_carlo.discounted`.
     """
     reward, length = branches["reward"].to_numpy(), branches["length"].to_numpy()
-    plays = pl.from_arrow(branches).with_columns(g=discounted(reward, length, gamma=gamma, outcome=outcome))
+    plays = cast(pl.DataFrame, pl.from_arrow(branches)).with_columns(
+        g=discounted(reward, length, gamma=gamma, outcome=outcome)
+    )
     values = plays.group_by("game_id", "episode", "turn", "action", maintain_order=True).agg(
         q=pl.col("g").mean(), visits=pl.len(), variance=pl.col("g").var(ddof=0), returns=pl.col("g")
     )

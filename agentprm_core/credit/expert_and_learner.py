@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -114,7 +115,7 @@ def assemble_inverse(
             class without episodes on one side of the split.
     """
     expert = _turns(demonstrations, 0)
-    sampled = pl.from_arrow(resampled.select(RESAMPLED.names))
+    sampled = cast(pl.DataFrame, pl.from_arrow(resampled.select(RESAMPLED.names)))
     twice = sampled.filter(sampled.select(_WHERE).is_duplicated())
     if len(twice):
         raise ValueError(f"inverse: {_name(twice)} has two resampled actions")

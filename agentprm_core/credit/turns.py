@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -122,7 +123,8 @@ def turns_from_table(table: pa.Table) -> Turns:
     missing = set(_NEEDED) - set(table.column_names)
     if missing:
         raise DataError(f"episodes: lack the columns {', '.join(sorted(missing))}")
-    return _turns(pl.from_arrow(table.select(_NEEDED).cast(pa.schema([EPISODES.field(n) for n in _NEEDED]))).lazy())
+    needed = table.select(_NEEDED).cast(pa.schema([EPISODES.field(n) for n in _NEEDED]))
+    return _turns(cast(pl.DataFrame, pl.from_arrow(needed)).lazy())
 
 
 def _turns(rows: pl.LazyFrame) -> Turns:
@@ -187,7 +189,7 @@ def _check(games, game, episode, turn, reward, done) -> np.ndarray:
     return np.flatnonzero(~same)
 
 
-def digest_pair(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def digest_pair(a: np.ndarray, b: np.ndarray | np.uint64) -> np.ndarray:
     """uint64: a digest of the pair, by the finaliser of SplitMix64 (Steele et al. 2014)."""
     z = a + b * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -71,8 +71,9 @@ def plain_rows(episodes: Sequence[Episode], pairs: Sequence[Sequence[Pair]], pol
 def dpo_trainer(rows: Sequence[dict], policy: Checkpoint, settings: DpoSettings, scratch: Path):
     """A ``trl.DPOTrainer`` over the rows, as many a batch as ``batch_tokens`` hold on average."""
     from datasets import Dataset
-    from trl import DPOConfig, DPOTrainer
+    from trl import DPOConfig, DPOTrainer  # pyright: ignore[reportPrivateImportUsage]: it imports them lazily
 
+    assert settings.steps is not None, "the update is so many steps, not epochs"
     tokens = sum(2 * len(r["prompt_ids"]) + len(r["chosen_ids"]) + len(r["rejected_ids"]) for r in rows) / len(rows)
     arguments = DPOConfig(
         output_dir=str(scratch),
@@ -96,7 +97,7 @@ def dpo_trainer(rows: Sequence[dict], policy: Checkpoint, settings: DpoSettings,
         policy.model.gradient_checkpointing_enable({"use_reentrant": False})
 
     class OnTokens(DPOTrainer):
-        def _prepare_dataset(self, dataset, *_):
+        def _prepare_dataset(self, dataset, processing_class, args, dataset_name):
             return dataset  # tokens already: a text would be split otherwise than in its history
 
     return OnTokens(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agentprm_core.training.columns import C
+from agentprm_core.training.columns import C_co
 from agentprm_core.training.packing import Batch
 
 LOGITS_KEPT = 1 << 24
@@ -24,7 +24,7 @@ LOGITS_KEPT = 1 << 24
 
 
 @dataclass(frozen=True)
-class ReferredBatch(Batch[C]):
+class ReferredBatch(Batch[C_co]):
     """A packed batch with what the reference says of P of its tokens."""
 
     reference: torch.Tensor

@@ -72,7 +72,7 @@ def verdict(looks: Sequence[Look]) -> dict:
         ``flag`` (0 or 1: whether any signal fired), ``flagged_at`` (its step, None without) and ``signals`` (the step
         at which each first fired, or None); ``looks`` (:meth:`Look.means`), ``score_gain`` and ``kl`` of the last.
     """
-    fired = {name: None for name in SIGNALS}
+    fired: dict[str, int | None] = {name: None for name in SIGNALS}
     for number in range(1, len(looks)):
         for name in signals(looks[: number + 1]):
             fired[name] = looks[number].step if fired[name] is None else fired[name]
@@ -121,7 +121,7 @@ def _gain(then: Sequence[float], now: Sequence[float]) -> float:
     return float(np.mean(np.subtract(now, then)))
 
 
-def _standard_errors(then: Sequence[float], now: Sequence[float]) -> float:
+def _standard_errors(then: Sequence[float] | np.ndarray, now: Sequence[float] | np.ndarray) -> float:
     """The mean paired difference in its standard errors; of one that is the same everywhere, its sign's infinity."""
     change = np.subtract(now, then)
     spread = change.std(ddof=1) if len(change) > 1 else math.inf

@@ -109,7 +109,7 @@ def new_proposer(policy: Checkpoint, settings: DpoSettings) -> Proposer:
     )
 
 
-class OnlineDpoTrainer(EpisodeTrainer):
+class OnlineDpoTrainer(EpisodeTrainer[DpoSettings]):
     """Turns batches of visited episodes into batches of pairs, every ``refresh_every`` steps."""
 
     def __init__(

@@ -10,7 +10,7 @@ Shapes: ``P`` action tokens, ``J`` turns of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,7 @@ def gradient_row(episode: Episode, advantage_T: np.ndarray, policy: Checkpoint) 
     return Row(np.array(rendered.input_ids, dtype=np.int32), columns)
 
 
-class GradientTrainer(EpisodeTrainer):
+class GradientTrainer(EpisodeTrainer[GradientSettings]):
     """Adds π_{i−1}'s log-probabilities to every batch."""
 
     def __init__(self, model: PreTrainedModel, rows: Sequence[Row], settings: GradientSettings, scratch: Path) -> None:
@@ -106,7 +106,7 @@ class GradientTrainer(EpisodeTrainer):
         return {}
 
     @classmethod
-    def again(cls, model, rows, settings, scratch: Path) -> GradientTrainer:
+    def again(cls, model, rows, settings, scratch: Path, beside: Mapping) -> GradientTrainer:
         return cls(model, rows, settings, scratch)
 
     def batches(self, step: int) -> Batches:

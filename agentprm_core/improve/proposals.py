@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import cast
 
 import numpy as np
 import torch
@@ -105,7 +106,8 @@ class _Drawing:
 
     def __init__(self, proposer: Proposer, visited: Sequence[_Visited], samples: int) -> None:
         self._how, self._visited, self._numbers = proposer, visited, count()
-        self._found = [[[None] * samples if t >= v.episode.start else [] for t in range(v.episode.length)]
+        unanswered = cast("list[Proposal]", [None] * samples)
+        self._found = [[[*unanswered] if t >= v.episode.start else [] for t in range(v.episode.length)]
                        for v in visited]  # fmt: skip
         self._roots = [root for row in range(len(visited)) for root in self._roots_of(row, samples)]
 

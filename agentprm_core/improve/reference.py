@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from transformers import PreTrainedModel
 
 from agentprm_core.improve.kl import ReferredBatch, measured
 from agentprm_core.training.attention import logits_of, packed_attention
@@ -23,7 +23,7 @@ from agentprm_core.training.sharding import in_place, is_sharded
 class Reference:
     """Remembers ``model``'s trainable weights as they are now, or those of ``anchor``, a model of the same parts."""
 
-    def __init__(self, model: nn.Module, anchor: nn.Module | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, anchor: PreTrainedModel | None = None) -> None:
         """Raises ValueError where nothing is trainable, or where ``anchor`` lacks a trainable weight."""
         self._model = model
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}

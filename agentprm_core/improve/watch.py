@@ -98,11 +98,12 @@ class Probe:
         ]
 
     def _played(self, episodes: Sequence[Episode]) -> dict[str, list[float]]:
-        prm = self._prm
+        prm, returns = self._prm, self._returns
+        assert returns is not None  # it comes with what plays
         scores = score_episodes(prm.model, prm.renderer, episodes, self._batch_tokens)
         return {
             "believed": [float(q_T.mean()) for q_T in scores],
-            "returned": [float(self._returns.of(episode).mean()) for episode in episodes],
+            "returned": [float(returns.of(episode).mean()) for episode in episodes],
         }
 
     @torch.no_grad()

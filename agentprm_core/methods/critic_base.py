@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,7 +70,8 @@ def starting_prm(config: CriticConfig, given: Given) -> PreTrainedModel:
         return new_prm(load_checkpoint(given.folders.first_policy, device=given.device).model, config.likelihood)
     if not given.sizes:
         raise DataError("critic.init_from: scratch is for policies trained from scratch (model.source: scratch)")
-    fresh = new_model(given.trainee.tokenizer, **given.sizes, seed=given.seed).to(given.device)
+    fresh = new_model(given.trainee.tokenizer, **given.sizes, seed=given.seed)
+    fresh.to(given.device)  # pyright: ignore[reportArgumentType]: transformers wraps it
     return new_prm(fresh, config.likelihood)
 
 
@@ -114,7 +115,7 @@ def train_on_labels(
     given: Given,
     train: Sequence[Labelled],
     held_out: list[Labelled],
-    **settings: object,
+    **settings: Any,
 ) -> TrainedPrm:
     """A PRM of the labelled turns. ``settings`` are those of :class:`agentprm_core.prm.train.PrmSettings` that the
     critic decides."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -93,7 +94,7 @@ def inverse_episodes(given: Given) -> Sides:
     rows = read_table(given.folders.labels, INVERSE)
     sides: Sides = ([], [])
     for dataset, path in enumerate((given.folders.demos, *given.folders.rollouts)):
-        own = rows.filter(pc.equal(rows["dataset"], dataset))
+        own = rows.filter(pc.equal(rows["dataset"], dataset))  # pyright: ignore[reportAttributeAccessIssue]: made at import
         game, number, split = (own[name].to_pylist() for name in ("game_id", "episode", "split"))
         after = list(zip(own["next_action"].to_pylist(), own["next_reason"].to_pylist()))
         weight_N, first = own["weight"].to_numpy(), 0
@@ -153,7 +154,7 @@ def _portions(demos: pa.Table) -> Iterator[list[tuple[int, Episode]]]:
 
 def _figures(rows: pa.Table) -> dict:
     """Episodes and turns of both classes, and how often the policy would do what the expert does next."""
-    table = pl.from_arrow(rows.drop_columns(["next_reason"]))
+    table = cast(pl.DataFrame, pl.from_arrow(rows.drop_columns(["next_reason"])))
     expert, learner = table.filter("expert"), table.filter(~pl.col("expert"))
     following = expert.with_columns(own=pl.col("action").shift(-1)).filter(~pl.col("terminal"))
     return {

@@ -63,7 +63,7 @@ class Config(CriticConfig):
 
 def label(config: Config, given: Given) -> Labels:
     """Rows of LABELS: a label a turn of the rollouts."""
-    shaped = partial(_shaped, config, given) if config.shaping else None
+    shaped = partial(_shaped, config, config.shaping, given) if config.shaping else None
     return monte_carlo_labels(
         given, gamma=config.gamma, visit_key=config.visit_key, outcome=config.outcome, shaped=shaped
     )
@@ -75,9 +75,10 @@ def train(config: Config, given: Given) -> TrainedPrm:
     return train_on_labels(config, given, *sides, loss="bce")
 
 
-def _shaped(config: Config, given: Given, turns: Turns, q_N: np.ndarray, side_N: np.ndarray) -> np.ndarray:
+def _shaped(
+    config: Config, shaping: Shaping, given: Given, turns: Turns, q_N: np.ndarray, side_N: np.ndarray
+) -> np.ndarray:
     """Labels shaped with V^μ of the rollouts' own policy, or of the one whose PRM ``reference`` is."""
-    shaping = config.shaping
     if shaping.reference is None:
         value_N = visited_values(turns, visit_key=config.visit_key, side_N=side_N, gamma=config.gamma)
     else:

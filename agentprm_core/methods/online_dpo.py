@@ -124,6 +124,7 @@ def first_pairs(
     episodes: Sequence[Episode], policy: Checkpoint, prm: Checkpoint, settings: DpoSettings
 ) -> tuple[pa.Table, PairCounts]:
     """Rows of PAIRS drawn from π_{i−1} at the states of these episodes, and what became of all states."""
+    assert settings.steps is not None, "the update is so many steps, not epochs"
     proposer = new_proposer(policy, settings)
     seeds = [(settings.seed, settings.steps, n, n) for n in range(len(episodes))]  # steps that training never reaches
     counts = PairCounts()

@@ -83,6 +83,7 @@ def said(found: Paired) -> str:
 
 
 def _check_ranking(given: Given) -> None:
+    assert given.ranking is not None, "a PRM is measured before it is followed"
     if not given.ranking["better_than_chance"]:
         raise DataError(
             f"{given.folders.prm} ranks actions no better than chance: {_measured(given.ranking)}. A policy that "

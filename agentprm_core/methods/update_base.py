@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentprm_core.config import Count, LearningRate
 from agentprm_core.improve.sft import SftSettings, train_sft
@@ -46,7 +47,7 @@ def replayed(given: Given, visited: int, share: float) -> list[Episode]:
     return random.Random(given.seed).sample(demos, min(wanted, len(demos)))
 
 
-def hardware_settings(config: UpdateConfig, given: Given, *, alone: bool = False) -> dict:
+def hardware_settings(config: UpdateConfig, given: Given, *, alone: bool = False) -> dict[str, Any]:
     """Keyword arguments of every trainer's settings."""
     return given.hardware.settings(
         learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed, alone=alone

@@ -8,7 +8,7 @@ played, where games are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from agentprm_core.config import Count, CountOrNone, Range
@@ -66,7 +66,7 @@ def _auditor(given: Given, settings: DpoSettings, held_out: Sequence[Labelled]) 
     hardware = given.hardware.settings(
         learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=given.seed, alone=True
     )
-    chosen = PrmSettings(**hardware | {"save_every": 0}, epochs=1)
+    chosen = replace(PrmSettings(**hardware, epochs=1), save_every=0)
     start = new_prm(given.trainee.model, likelihood_weight(given.prm.model))
     model, _ = train_prm(held_out, given.trainee.renderer, start, chosen, given.scratch / "auditor")
     return Checkpoint(model.eval(), given.trainee.tokenizer, given.trainee.renderer, "")

@@ -9,6 +9,8 @@ Shapes: ``G`` layers, ``S`` slots, ``C`` context, ``K`` key-value heads, ``D`` h
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -34,7 +36,7 @@ class KeyValueCache:
         self._writes_SC, self._writes = np.zeros((slots, context), dtype=np.int64), 0
         self._flat = self.rows.view(layers, slots * context, 2, kv_heads, head_dim)
         # numpy copies a few rows in two thirds of the time that torch takes to
-        self._copied = self.rows.view(torch.uint8).numpy() if self.rows.device.type == "cpu" else self.rows
+        self._copied: Any = self.rows.view(torch.uint8).numpy() if self.rows.device.type == "cpu" else self.rows
         self._free = list(range(slots))[::-1]
 
     @property

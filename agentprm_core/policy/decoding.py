@@ -18,12 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from agentprm_core.policy.drawing import EVERYTHING, AllBut, Allowed
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node, Text
 from agentprm_core.worlds.base import OPEN
+
+E = TypeVar("E")
+"""Where a line leads in the trie."""
 
 
 class Decision(NamedTuple):  # a search makes tens of thousands, and a frozen dataclass is slower to make
@@ -34,7 +37,7 @@ class Decision(NamedTuple):  # a search makes tens of thousands, and a frozen da
     log_prob: float
     """Log-probability at temperature 1 of the tokens decided, each among the tokens that decoding allowed there:
     renormalised over the admissible commands when constrained, over the vocabulary when free."""
-    count: int = 1
+    count: int = 1  # pyright: ignore[reportIncompatibleMethodOverride]: nobody counts in it
     """How many of the samples it stands for."""
 
 
@@ -49,14 +52,14 @@ class Said(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class Line(Generic[E]):
     """A partial action: the path is cut to ``keep`` tokens, ``feed`` is read, and ``samples`` are drawn after it."""
 
     way: Constrained | Free
     """Who knows how it goes on."""
     keep: int
     feed: tuple[int, ...]
-    end: Node | Text | Leaf | None
+    end: E
     """Where ``feed`` leads in the trie, what :class:`Constrained` guesses of it left out; None off it."""
     samples: tuple[int, ...]
     log_prob: float
@@ -103,7 +106,7 @@ class Constrained:
             return Said(Decision(root.end.command, "", 0.0, samples), numbers, 0, root.forced)
         return self._line(0, root.forced, root.end, numbers, 0.0, 0)
 
-    def allowed(self, line: Line) -> list[Allowed]:
+    def allowed(self, line: Line[Any]) -> list[Allowed]:
         """What may be drawn at each of its places."""
         length = line.keep + len(line.feed)
         if not line.guessed:
@@ -111,7 +114,7 @@ class Constrained:
         _, edge = line.end.likely
         return [self._after(line.end, length - line.guessed), self._after(edge.end, length)]
 
-    def advance(self, line: Line, path: Sequence[int], draws: Iterator[tuple[int, float]]) -> Progress:
+    def advance(self, line: Line[Any], path: Sequence[int], draws: Iterator[tuple[int, float]]) -> Progress:
         """``draws`` are (token, log-probability) of each sample at the first place, then of each at the guess;
         ``path`` is what was read of the action."""
         progress = Progress()
@@ -197,6 +200,7 @@ class Free:
             at = len(path) - line.guessed + guess
             drawn = dict(zip(line.samples, draws))
             agreed: tuple[int, ...] = ()
+            agreed_total = total
             for token, members, log_prob in _groups(going, iter([drawn[sample] for sample in going])):
                 sum_ = total + log_prob
                 if token == self._renderer.stop_token or at + 1 == self._most:
@@ -230,8 +234,9 @@ class Free:
         return Line(self, keep, (*drawn, *guess), end, samples, log_prob, depth, tuple(range(len(guess), -1, -1)))
 
     def _follow(self, end: Node | Text | Leaf | None, token: int) -> Edge | None:
-        known = self._guessing and isinstance(end, Node) and token in end.tokens
-        return end.edge(token) if known else None
+        if self._guessing and isinstance(end, Node) and token in end.tokens:
+            return end.edge(token)
+        return None
 
 
 Group = tuple[int, tuple[int, ...], float]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ def _among(allowed_R: Sequence[Allowed], logits_RV: torch.Tensor) -> tuple[torch
     """The logits of what is allowed, and which tokens they are of; None where they are of the vocabulary."""
     if all(allowed is EVERYTHING for allowed in allowed_R):
         return logits_RV, None
-    if not any(isinstance(allowed, AllBut) for allowed in allowed_R):
+    if _all_listed(allowed_R):
         return _listed(allowed_R, logits_RV)
     forbidden = np.ones(logits_RV.shape, dtype=bool)
     for row, allowed in zip(forbidden, allowed_R):
@@ -69,6 +69,10 @@ def _among(allowed_R: Sequence[Allowed], logits_RV: torch.Tensor) -> tuple[torch
         else:
             row[list(allowed)] = False
     return logits_RV.masked_fill(torch.from_numpy(forbidden).to(logits_RV.device), -torch.inf), None
+
+
+def _all_listed(allowed_R: Sequence[Allowed]) -> TypeGuard[Sequence[tuple[int, ...]]]:
+    return not any(isinstance(allowed, AllBut) for allowed in allowed_R)
 
 
 def _listed(tokens_R: Sequence[tuple[int, ...]], logits_RV: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

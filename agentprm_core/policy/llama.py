@@ -9,9 +9,10 @@ Shapes: ``N`` packed tokens, ``R`` of them read, ``H`` query heads, ``K`` key-va
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
-from torch import nn
 from transformers import PreTrainedModel
 
 from agentprm_core.policy.slot_attention import Plan, attend
@@ -30,7 +31,7 @@ def is_kin(model: PreTrainedModel) -> bool:
 class LlamaTrunk:
     """Last hidden states of packed tokens; ``trunk`` is a ``LlamaModel`` or one of its kin."""
 
-    def __init__(self, trunk: nn.Module, positions: int) -> None:
+    def __init__(self, trunk: Any, positions: int) -> None:
         self._trunk = trunk
         heads, weight = trunk.config.num_attention_heads, trunk.embed_tokens.weight
         cos, sin = trunk.rotary_emb(weight[:1], torch.arange(positions, device=weight.device)[None])
@@ -73,5 +74,5 @@ def _rotate(x_NHD: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.
     return (x_NHD * cos).addcmul_(x_NHD.roll(x_NHD.shape[-1] // 2, -1), sin)
 
 
-def _norm(norm: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
+def _norm(norm: Any, hidden: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(hidden, hidden.shape[-1:], norm.weight, norm.variance_epsilon)

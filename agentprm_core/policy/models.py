@@ -12,8 +12,10 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch import nn
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForTokenClassification,
@@ -26,6 +28,9 @@ from transformers import (
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer, make_renderer
+
+if TYPE_CHECKING:
+    from peft import PeftConfig
 
 MANIFEST = "agentprm.json"
 KINDS = ("policy", "prm")
@@ -70,6 +75,7 @@ def new_model(
     if width % heads or heads % kv_heads:
         raise ValueError(f"width {width} must divide by heads {heads}, and heads by kv_heads {kv_heads}")
     torch.manual_seed(seed)
+    marks = cast(Any, tokenizer)  # whose stubs say that a number may be many or a text
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -79,9 +85,9 @@ def new_model(
         num_key_value_heads=kv_heads,
         max_position_embeddings=context,
         tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=marks.bos_token_id,
+        eos_token_id=marks.eos_token_id,
+        pad_token_id=marks.pad_token_id,
     )
     model = LlamaForCausalLM(config)
     _share_names(model, tokenizer.get_vocab())
@@ -91,7 +97,7 @@ def new_model(
 @torch.no_grad()
 def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int]) -> None:
     """Start all embeddings at one scale, those of tokens that name the same kind of thing near each other."""
-    embedding_VD = model.get_input_embeddings().weight
+    embedding_VD = embedding_of(model).weight
     embedding_VD.mul_(EMBEDDING_STD / model.config.initializer_range)
     names = {token: index for token, index in sorted(vocabulary.items()) if _ENTITY.fullmatch(token)}
     parts: dict[str, torch.Tensor] = {}
@@ -103,6 +109,21 @@ def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int]) -> None:
         kind, number = name.split()
         # its own part keeps names apart; the squares of the weights add up to about one, the scale of all embeddings
         embedding_VD[index] = 0.7 * parts[kind] + 0.7 * parts[number] + 0.2 * embedding_VD[index]
+
+
+def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
+    """The model that an adapter is on; one without an adapter itself."""
+    return cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model
+
+
+def adapter_of(model: PreTrainedModel) -> PeftConfig:
+    """What adapter a model has."""
+    return cast(Any, model).peft_config["default"]
+
+
+def embedding_of(model: PreTrainedModel) -> nn.Embedding:
+    """Of its tokens."""
+    return cast(nn.Embedding, model.get_input_embeddings())
 
 
 def load_checkpoint(
@@ -134,6 +155,7 @@ def load_checkpoint(
         )
     base = manifest.get("base") or source
     options = {"dtype": dtype, "use_safetensors": True}
+    model: Any  # it may become a PeftModel, which has all of a PreTrainedModel that is used
     if kind == "policy":
         model = AutoModelForCausalLM.from_pretrained(base, **options)
     else:
@@ -142,14 +164,11 @@ def load_checkpoint(
         from peft import PeftModel
 
         model = PeftModel.from_pretrained(model, folder, is_trainable=True)  # as full weights are
-    if model.get_input_embeddings().num_embeddings < len(tokenizer):
-        raise CheckpointError(
-            f"{source}: the model embeds {model.get_input_embeddings().num_embeddings} tokens, "
-            f"its tokenizer has {len(tokenizer)}"
-        )
-    return Checkpoint(
-        model.to(device).eval(), tokenizer, make_renderer(tokenizer, manifest.get("instruction", instruction)), digest
-    )
+    embedded = embedding_of(model).num_embeddings
+    if embedded < len(tokenizer):
+        raise CheckpointError(f"{source}: the model embeds {embedded} tokens, its tokenizer has {len(tokenizer)}")
+    renderer = make_renderer(tokenizer, manifest.get("instruction", instruction))
+    return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest)
 
 
 def save_checkpoint(

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase
 
@@ -68,7 +69,7 @@ class Renderer:
     """What the first message of the ``chat`` format begins with: the world's (``WorldSpec.instruction``)."""
     steering: bool = False
     """Whether the first message also asks to explore: for playing only (:meth:`steered`)."""
-    _encode: object = field(init=False, repr=False, compare=False)
+    _encode: Callable[[str], tuple[int, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # worlds say the same few thousand sentences over and over
@@ -156,14 +157,15 @@ class Renderer:
         return Rendered(ids, is_action, starts, ends)
 
     def _decode(self, tokens: Sequence[int]) -> str:
-        return self.tokenizer.decode([t for t in tokens if t != self.stop_token], skip_special_tokens=True).strip()
+        text = self.tokenizer.decode([t for t in tokens if t != self.stop_token], skip_special_tokens=True)
+        return text.strip()  # pyright: ignore[reportAttributeAccessIssue]: one text of one sequence
 
 
 def _encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, ...]]:
     """Text → its tokens, with no marks around them."""
     if not tokenizer.is_fast:
         return lambda text: tuple(tokenizer.encode(text, add_special_tokens=False))
-    backend = tokenizer.backend_tokenizer
+    backend = cast(Any, tokenizer).backend_tokenizer
 
     def encode(text: str) -> tuple[int, ...]:
         # what ``tokenizer.encode`` does, in a fifth of its time for a command
@@ -201,7 +203,7 @@ def make_renderer(tokenizer: PreTrainedTokenizerBase, instruction: str = "") -> 
     Raises:
         DataError: it has neither, so nobody can tell where an action starts.
     """
-    marks = tokenizer.convert_tokens_to_ids([BOS, ACT, END])
+    marks = cast(list[int], tokenizer.convert_tokens_to_ids([BOS, ACT, END]))
     if all(m is not None and m != tokenizer.unk_token_id for m in marks):
         bos, act, end = marks
         return Renderer(tokenizer, "plain", (bos,), (), (act,), (end,))
@@ -218,7 +220,7 @@ def _chat_renderer(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Rend
     sentinels = ["@@first@@", "@@reply@@", "@@second@@", "@@answer@@"]
     roles = ["user", "assistant", "user", "assistant"]
     messages = [{"role": r, "content": s} for r, s in zip(roles, sentinels)]
-    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    text = cast(str, tokenizer.apply_chat_template(messages, tokenize=False))
     try:
         opening, rest = text.split(sentinels[0])
         before_action, rest = rest.split(sentinels[1])

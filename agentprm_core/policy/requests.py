@@ -68,7 +68,7 @@ class Requests:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def _post(self, url: str, body: dict, named: str) -> dict:
-        tries, final = 0, False
+        tries, final, said = 0, False, ""
         while not final:
             if tries:
                 await asyncio.sleep(self._patience.backoff_s * 2 ** (tries - 1))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from agentprm_core.policy.cache import KeyValueCache, slot_bytes
 from agentprm_core.policy.likelihood import action_log_likelihood
 from agentprm_core.policy.llama import LlamaTrunk, is_kin
+from agentprm_core.policy.models import embedding_of, without_adapter
 from agentprm_core.policy.slot_attention import Plan, Queries, attend, past_masks
 
 ATTENTION = "agentprm_slots"
@@ -57,13 +58,13 @@ class CachedModel:
 
         Raises ValueError where the model cannot hold ``context`` tokens.
         """
-        base = model.get_base_model() if hasattr(model, "peft_config") else model
+        base = without_adapter(model)
         config = base.config
         _check_context(config, context)
         trunk = getattr(base, base.base_model_prefix)
         self._trunk = LlamaTrunk(trunk, context) if is_kin(base) else _HookedTrunk(trunk)
-        self._head: nn.Module = base.score if hasattr(base, "score") else base.get_output_embeddings()
-        self._embedding = base.get_input_embeddings().weight
+        head = base.score if hasattr(base, "score") else base.get_output_embeddings()
+        self._head, self._embedding = cast(nn.Module, head), embedding_of(base).weight
         self.device, self.context = base.device, context
         self.cache = KeyValueCache(slots=slots, device=base.device, **_sizes(config, context + branch_room, base.dtype))
         self._groups = config.num_attention_heads // config.num_key_value_heads
@@ -116,7 +117,7 @@ class CachedModel:
 
 def cache_bytes(model: PreTrainedModel, context: int) -> int:
     """Memory of one slot of ``context`` tokens."""
-    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    base = without_adapter(model)
     return slot_bytes(**_sizes(base.config, context, base.dtype))
 
 
@@ -212,7 +213,7 @@ def _check_room(slots: np.ndarray, tokens: np.ndarray, rows: np.ndarray, cache: 
 class _HookedTrunk:
     """transformers' own forward, its attention replaced for the time of the call."""
 
-    def __init__(self, trunk: nn.Module) -> None:
+    def __init__(self, trunk: Any) -> None:
         self._trunk = trunk
 
     def __call__(
@@ -235,7 +236,7 @@ class _HookedTrunk:
 
 
 def _hook(
-    module: nn.Module,
+    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -256,7 +257,7 @@ _NO_MASK = torch.empty(1, 1, 1, 1)
 """A mask of four dimensions is handed on untouched: the plan holds the real ones."""
 
 
-def _sizes(config: object, context: int, dtype: torch.dtype) -> dict:
+def _sizes(config: Any, context: int, dtype: torch.dtype) -> dict:
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return {
         "layers": config.num_hidden_layers,
@@ -267,7 +268,7 @@ def _sizes(config: object, context: int, dtype: torch.dtype) -> dict:
     }
 
 
-def _check_context(config: object, context: int) -> None:
+def _check_context(config: Any, context: int) -> None:
     window = getattr(config, "sliding_window", None)
     if context > config.max_position_embeddings:
         raise ValueError(f"context {context} is more than the model's {config.max_position_embeddings} positions")

@@ -136,9 +136,9 @@ class ServerPlayer:
             if done:
                 return [(seat, self._decisions(self._seats[seat])) for seat in done]
             waiting = [request for state in self._seats.values() for request in state.requests]
-            failed = [request for request in waiting if request.done() and request.exception() is not None]
+            failed = [error for request in waiting if request.done() and (error := request.exception()) is not None]
             if failed:
-                raise failed[0].exception()
+                raise failed[0]
             wait([request for request in waiting if not request.done()], return_when=FIRST_COMPLETED)
 
     def close(self, seat: int) -> Cost:

@@ -108,8 +108,8 @@ class Queries:
 
     def some(self, chosen: np.ndarray, first: np.ndarray, count: np.ndarray) -> Queries:
         """Those of ``chosen``, ``count`` of each slot from ``first`` of them."""
-        columns = (column[chosen] for column in (self.slots, self.rows, self.history, self.start))
-        return Queries(*columns, first, count, self.branched)
+        slots, rows, history, start = (column[chosen] for column in (self.slots, self.rows, self.history, self.start))
+        return Queries(slots, rows, history, start, first, count, self.branched)
 
     def buckets(self, groups: int, past: torch.Tensor, wider: Sequence[Bucket] = ()) -> tuple[Bucket, ...]:
         """``groups``: query heads a key-value head; ``past``: :func:`past_masks` of as many rows as a slot has;

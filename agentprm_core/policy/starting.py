@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
+
+from transformers import PreTrainedModel
 
 from agentprm_core.config import Count, CountOrNone, Range
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model
@@ -108,7 +110,8 @@ def starting_policy(
     }
     tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases, spec.entity)
     fresh = new_model(tokenizer, **model.sizes, seed=seed)
-    return Checkpoint(fresh.to(device), tokenizer, make_renderer(tokenizer), digest="untrained")
+    fresh.to(device)  # pyright: ignore[reportArgumentType]: transformers wraps it
+    return Checkpoint(fresh, tokenizer, make_renderer(tokenizer), digest="untrained")
 
 
 def with_lora(policy: Checkpoint, lora: Lora) -> Checkpoint:
@@ -116,4 +119,5 @@ def with_lora(policy: Checkpoint, lora: Lora) -> Checkpoint:
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.modules), task_type="CAUSAL_LM")
-    return Checkpoint(get_peft_model(policy.model, config), policy.tokenizer, policy.renderer, policy.digest)
+    tuned = cast(PreTrainedModel, get_peft_model(policy.model, config))  # it has all of one that is used
+    return Checkpoint(tuned, policy.tokenizer, policy.renderer, policy.digest)

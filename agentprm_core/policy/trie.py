@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from operator import add, itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class Node:
         """Whether any other token may come next too, and begin free text."""
         self.tokens = tokens[:-1] if self.opens else tokens
         """The tokens that go on in a command, ascending."""
-        self._likely: tuple[int, Edge] | bool | None = False  # not looked for yet
+        self._likely: tuple[int, Edge] | Literal[False] | None = False  # not looked for yet
 
     def edge(self, token: int) -> Edge:
         """What follows ``token``, itself not included."""
@@ -164,7 +164,9 @@ class CommandTries:
 
     def filled(self, command: str, tokens: Sequence[int]) -> str:
         """``command``, a template, with the free text that is in ``tokens``, up to and with the stop token."""
-        spelt = self._spelt[command][_FIRST:-1]
+        whole = self._spelt[command]
+        assert whole is not None, "it is in a trie"
+        spelt = whole[_FIRST:-1]
         texts, at = [], 0
         for number, token in enumerate(spelt):
             if token != TEXT:
@@ -196,5 +198,5 @@ def _edge(spelt: Sequence[Spelling], start: int) -> Edge:
     while depth < end and first[depth] == last[depth] != TEXT:  # then so have all that are sorted in between
         depth += 1
     if depth == end:
-        return Edge(first[start:end], Leaf(first[end]))
-    return Edge(first[start:depth], Node(spelt, depth))
+        return Edge(first[start:end], Leaf(first[end]))  # pyright: ignore[reportArgumentType]: tokens, and the command
+    return Edge(first[start:depth], Node(spelt, depth))  # pyright: ignore[reportArgumentType]: tokens

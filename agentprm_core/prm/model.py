@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import cast
 
 import torch
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.likelihood import action_log_likelihood
+from agentprm_core.policy.models import adapter_of, embedding_of, without_adapter
 from agentprm_core.training.attention import forward
 from agentprm_core.training.columns import ScoreColumns
 from agentprm_core.training.packing import Batch
@@ -34,8 +36,7 @@ def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel
 
     Raises DataError for κ > 0 with an adapter, or where the embedding is not also the output.
     """
-    tuned = hasattr(policy, "peft_config")
-    base = policy.get_base_model() if tuned else policy
+    tuned, base = hasattr(policy, "peft_config"), without_adapter(policy)
     if likelihood and (tuned or not base.config.tie_word_embeddings):
         raise DataError(
             "likelihood needs a whole model whose embedding is also its output (tie_word_embeddings), without an "
@@ -69,7 +70,7 @@ def action_logits(prm: torch.nn.Module, batch: Batch[ScoreColumns]) -> torch.Ten
         return forward(prm, batch).logits[0, scored_N, 0].float()
     out = forward(prm, batch, output_hidden_states=True)
     end_M = scored_N.nonzero()[:, 0]
-    embedding_VW = getattr(prm, "module", prm).get_input_embeddings().weight
+    embedding_VW = embedding_of(cast(PreTrainedModel, getattr(prm, "module", prm))).weight
     spoken_M = action_log_likelihood(
         out.hidden_states[-1][0], embedding_VW, batch.input_ids, batch.parent, end_M, columns.span[end_M].long()
     )
@@ -79,7 +80,7 @@ def action_logits(prm: torch.nn.Module, batch: Batch[ScoreColumns]) -> torch.Ten
 def _with_adapter_of(policy: PreTrainedModel, prm: PreTrainedModel) -> PreTrainedModel:
     from peft import get_peft_model
 
-    adapter = policy.peft_config["default"]
+    adapter = adapter_of(policy)
     scoring = replace(adapter, task_type="TOKEN_CLS", modules_to_save=["score"], inference_mode=False)
     tuned = get_peft_model(prm, scoring)
     learnt = {name: weight for name, weight in policy.named_parameters() if ".lora_" in name}
@@ -87,4 +88,4 @@ def _with_adapter_of(policy: PreTrainedModel, prm: PreTrainedModel) -> PreTraine
         for name, weight in tuned.named_parameters():
             if ".lora_" in name:
                 weight.copy_(learnt[name])
-    return tuned
+    return cast(PreTrainedModel, tuned)  # as one that is loaded

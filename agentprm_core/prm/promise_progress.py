@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -33,6 +34,9 @@ from agentprm_core.prm.score import score_rows
 from agentprm_core.training.packing import Batch, Row
 from agentprm_core.training.trainer import Batches, EpisodeTrainer
 
+if TYPE_CHECKING:
+    from agentprm_core.prm.train import PrmSettings  # noqa: F401 (the base below names it)
+
 
 @dataclass(frozen=True)
 class TargetBatch(Batch[PrmColumns]):
@@ -44,7 +48,7 @@ class TargetBatch(Batch[PrmColumns]):
     """(M,) Â."""
 
 
-class PromiseProgressTrainer(EpisodeTrainer):
+class PromiseProgressTrainer(EpisodeTrainer["PrmSettings"]):
     """Targets from the scores of the same pass, or from the model as it was when the epoch began."""
 
     def __init__(self, prm, rows: Sequence[Row[PrmColumns]], won: Sequence[bool], settings, scratch) -> None:
@@ -56,8 +60,8 @@ class PromiseProgressTrainer(EpisodeTrainer):
         return {"won": self._won.tolist()}
 
     @classmethod
-    def again(cls, model, rows, settings, scratch, *, won: Sequence[bool]) -> PromiseProgressTrainer:
-        return cls(model, rows, won, settings, scratch)
+    def again(cls, model, rows, settings, scratch, beside: Mapping) -> PromiseProgressTrainer:
+        return cls(model, rows, beside["won"], settings, scratch)
 
     def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
         return [*super().decided_by(), {"won": torch.from_numpy(self._won)}]
@@ -89,7 +93,7 @@ class PromiseProgressTrainer(EpisodeTrainer):
     def _targets_of(self, q_M: torch.Tensor, row_M: torch.Tensor, rows_B: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """(M,) Q̂ and Â of the packed rows ``rows_B`` from their scores."""
         lengths_B = row_M.unique_consecutive(return_counts=True)[1]
-        values_BT = pad_sequence(q_M.split(lengths_B.tolist()), batch_first=True)
+        values_BT = pad_sequence(list(q_M.split(lengths_B.tolist())), batch_first=True)
         won_B = torch.from_numpy(self._won).to(q_M.device)[rows_B]
         targets = gae_targets(
             values_BT, lengths_B, won_B, gamma=self.settings.gamma, gae_lambda=self.settings.gae_lambda

@@ -37,7 +37,7 @@ def score_actions(
     rows = []
     for episode, tried in zip(episodes, actions, strict=True):
         unlabelled = np.full(len(episode.turns), np.nan)
-        branches = [Tried(turn, text, 0.0, *reason) for turn, text, *reason in tried]
+        branches = [Tried(turn, text, 0.0, "".join(reason)) for turn, text, *reason in tried]
         rows.append(prm_row(Labelled(episode, unlabelled, branches), renderer))
     return score_rows(prm, rows, batch_tokens)
 

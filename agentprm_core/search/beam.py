@@ -61,6 +61,12 @@ class _Node:
     """Of the sampler and of the scorer."""
     truncated: bool = False
 
+    @property
+    def seated(self) -> tuple[int, int]:
+        """The seats of one that has not ended."""
+        assert self.seats is not None
+        return self.seats
+
 
 @dataclass(slots=True)
 class _Child:
@@ -160,7 +166,7 @@ class BeamSearch:
         """One more turn of every live node."""
         nodes = [node for beam in beams for node in beam.live]
         decisions = self._decide(nodes)
-        scores = self._scorer.score([(node.seats[1], decided) for node, decided in zip(nodes, decisions)])
+        scores = self._scorer.score([(node.seated[1], decided) for node, decided in zip(nodes, decisions)])
         found = iter(zip(scores, decisions))
         for beam in beams:
             children = []
@@ -173,11 +179,11 @@ class BeamSearch:
     def _decide(self, nodes: list[_Node]) -> list[tuple[Decision, ...]]:
         for node in nodes:
             first = not node.turns
-            self._sampler.ask(node.seats[0], self._samples * self._width if first else self._samples)
+            self._sampler.ask(node.seated[0], self._samples * self._width if first else self._samples)
         decided: dict[int, tuple[Decision, ...]] = {}
         while len(decided) < len(nodes):
             decided.update(self._sampler.tick())
-        return [decided[node.seats[0]] for node in nodes]
+        return [decided[node.seated[0]] for node in nodes]
 
     def _keep_best(self, beam: _Beam, children: list[_Child], max_turns: int) -> None:
         """The best N of the ended paths and of the live nodes' children."""
@@ -218,22 +224,22 @@ class BeamSearch:
                 self._leave(beam, parent)
         for place, (parent, child) in enumerate(kept):
             left[id(parent)] -= 1
-            sampling, scoring = parent.seats
+            sampling, scoring = parent.seated
             if left[id(parent)]:
                 seed = episode_seed(beam.start.seed, len(parent.turns), place)
                 sampling, scoring = self._sampler.fork(sampling, seed), self._scorer.fork(scoring)
             child.seats = sampling, scoring
         for _, child in kept:  # only now: a parent's seats are forked before they go on
             played = child.turns[-1]
-            self._sampler.tell(child.seats[0], played.action, played.reason)
-            self._scorer.tell(child.seats[1], played.action, played.reason)
+            self._sampler.tell(child.seated[0], played.action, played.reason)
+            self._scorer.tell(child.seated[1], played.action, played.reason)
         return [child for _, child in kept]
 
     def _look(self, beam: _Beam, node: _Node) -> None:
         """Let both read what ``node`` sees; one without room for it ends there."""
         seen = node.place.observation
-        room = self._sampler.see(node.seats[0], seen.text, seen.admissible)
-        if not (self._scorer.see(node.seats[1], seen.text, seen.admissible) and room):
+        room = self._sampler.see(node.seated[0], seen.text, seen.admissible)
+        if not (self._scorer.see(node.seated[1], seen.text, seen.admissible) and room):
             node.truncated = True
             self._leave(beam, node)
 

@@ -44,5 +44,6 @@ def efficiency(curve: Curve, rival: Curve) -> dict:
     """
     best = max(success for _, success in rival)
     at, needed = compute_to_reach(rival, best), compute_to_reach(curve, best)
+    assert at is not None, "the rival reaches its own best"
     times = None if needed is None else at / needed
     return {"rival_best": best, "rival_compute": at, "compute": needed, "times": times}

@@ -37,7 +37,8 @@ def imagined_world(
     train, held_out = _sides(episodes, validation_share, campaign_seed)
     device = policy.model.device.type
     model, metrics = train_world_model(train, policy.renderer, policy.model, settings, scratch)
-    model = model.eval().to(playing_dtype(device, settings.precision))
+    dtype = playing_dtype(device, settings.precision)
+    model.eval().to(dtype)  # pyright: ignore[reportArgumentType]: transformers wraps it
     weights = hashlib.sha256()
     hash_tensors(weights, model.state_dict())
     world = Checkpoint(model, policy.tokenizer, policy.renderer, weights.hexdigest())

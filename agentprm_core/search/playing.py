@@ -129,7 +129,10 @@ def play_games(
     Raises ValueError where the method needs a PRM or a world model and there is none.
     """
     method = search.way.method
-    if search.way.is_search and prm is None:
+    if not search.way.is_search:
+        played = _stepped(search.sampler(policy), starts(games, 1, seed), search.settings)
+        return sorted(played, key=lambda episode: episode.game_id)
+    if prm is None:
         raise ValueError(f"{method} needs a PRM to choose")
     if method == "lookahead":
         if world_model is None:
@@ -137,7 +140,7 @@ def play_games(
         return _ahead(policy, prm, world_model, starts(games, 1, seed), search)
     if method == "best_trajectory":
         return best_of_each_game(play_trajectories(policy, games, search, seed), prm)
-    played = _played(search.sampler(policy), prm, starts(games, 1, seed), search)
+    played = _searched(search.sampler(policy), prm, starts(games, 1, seed), search)
     return sorted(played, key=lambda episode: episode.game_id)
 
 
@@ -205,16 +208,14 @@ def mean_scores(prm: Checkpoint, episodes: Sequence[Episode]) -> dict[str, float
     return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored)}
 
 
-def _played(sampler: Sampler, prm: Checkpoint | None, begun: list[Start], search: Search) -> list[Episode]:
+def _searched(sampler: Sampler, prm: Checkpoint, begun: list[Start], search: Search) -> list[Episode]:
     way, settings = search.way, search.settings
     if way.method == "beam":
         room = {"context": sampler.context, "max_action_tokens": settings.max_action_tokens}
         scorer = PrmScorer(prm, slots=sampler.seats, **room)
         beam = BeamSearch(sampler, scorer, width=way.width, samples=way.samples, prior=search.prior)
         return list(beam.search(begun, **settings.worlds))
-    if way.method == "best_of_n":
-        return _stepped(BestOfN(sampler, prm, samples=way.n, prior=search.prior), begun, settings)
-    return _stepped(sampler, begun, settings)
+    return _stepped(BestOfN(sampler, prm, samples=way.n, prior=search.prior), begun, settings)
 
 
 def _stepped(player: Player, begun: list[Start], settings: PlaySettings) -> list[Episode]:

@@ -31,21 +31,27 @@ class Scorer(Protocol):
 
     def open(self, seed: int) -> int:
         """A seat for a new conversation; ``seed`` is its player's."""
+        ...
 
     def fork(self, seat: int) -> int:
         """A second seat with the same past."""
+        ...
 
     def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
         """Append an observation; False where the context has no room for it and an action."""
+        ...
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
         """Append the action that was played."""
+        ...
 
     def score(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
         """For each seat the scores of its candidates, higher is better."""
+        ...
 
     def close(self, seat: int) -> int:
         """Give the seat back; returns the tokens read for it."""
+        ...
 
 
 @dataclass(slots=True)

@@ -35,21 +35,27 @@ class WorldModel(Protocol):
 
     def open(self, seed: int) -> int:
         """A seat for a new conversation; ``seed`` is its player's."""
+        ...
 
     def fork(self, seat: int) -> int:
         """A second seat with the same past."""
+        ...
 
     def see(self, seat: int, observation: str) -> None:
         """What the world said."""
+        ...
 
     def tell(self, seat: int, action: str) -> None:
         """What was played."""
+        ...
 
     def imagine(self, asked: Sequence[tuple[int, str]]) -> list[Imagined | None]:
         """For each (seat, action) what comes of it, which is then the seat's past; None where there is no room."""
+        ...
 
     def close(self, seat: int) -> int:
         """Give the seat back; returns the tokens read for it."""
+        ...
 
 
 class LearntModel:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -113,11 +114,11 @@ def tree_mask(segment_BL: torch.Tensor, sees_BL: torch.Tensor) -> torch.Tensor:
 
 
 def _mask(block: Block) -> torch.Tensor | None:
-    return None if block.segment is None else tree_mask(block.segment, block.sees)
+    return None if block.segment is None or block.sees is None else tree_mask(block.segment, block.sees)
 
 
 def _attend(
-    module: nn.Module,
+    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,

@@ -15,6 +15,8 @@ import numpy as np
 Values = Any
 """float32, one a token: a NumPy array in a row, a tensor in a batch."""
 C = TypeVar("C", bound="Columns")
+C_co = TypeVar("C_co", bound="Columns", covariant=True)
+"""Of what holds columns and is frozen: rows of a kind are rows of the kinds it extends."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Hardware:
     sharding: str = "none"
     gradient_checkpointing: bool = False
 
-    def settings(self, *, learning_rate: float, batch_tokens: int, seed: int, alone: bool = False) -> dict:
+    def settings(self, *, learning_rate: float, batch_tokens: int, seed: int, alone: bool = False) -> dict[str, Any]:
         """Keyword arguments of :class:`agentprm_core.training.trainer.TrainSettings`.
 
         ``batch_tokens`` are those of an optimizer step. A step is as many passes as ``pass_tokens`` make necessary, and

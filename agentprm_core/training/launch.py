@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from transformers import PreTrainedModel
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
+from agentprm_core.policy.models import adapter_of, without_adapter
 from agentprm_core.training import trainer as training
 from agentprm_core.training.columns import C, joined
 from agentprm_core.training.naming import name_of, named
@@ -52,7 +54,8 @@ def fit(trainer: EpisodeTrainer) -> dict:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     device = trainer.model.device
-    trainer.model.to("cpu")  # the place on the device is the processes'
+    # the place on the device is the processes'
+    trainer.model.to("cpu")  # pyright: ignore[reportArgumentType]: transformers wraps it
     if device.type == "cuda":
         torch.cuda.empty_cache()
     _write_job(trainer, folder, device)
@@ -62,7 +65,8 @@ def fit(trainer: EpisodeTrainer) -> dict:
         for name, weight in trainer.model.named_parameters():
             if weight.requires_grad:
                 weight.copy_(trained[name])
-    trainer.model.to(device).eval()
+    trainer.model.to(device)  # pyright: ignore[reportArgumentType]: transformers wraps it
+    trainer.model.eval()
     metrics = json.loads((folder / _METRICS).read_text())
     shutil.rmtree(folder)
     return metrics
@@ -75,6 +79,7 @@ def _run(folder: Path, processes: int) -> None:
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     running = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+    assert running.stdin is not None  # it is a pipe
     try:
         status = running.wait()
     finally:
@@ -92,10 +97,10 @@ def _write_job(trainer: EpisodeTrainer, folder: Path, device: torch.device) -> N
     accumulation = settings.accumulation // settings.processes
     each = replace(settings, processes=1, sharding="none", accumulation=accumulation)
     model = trainer.model
-    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    base = without_adapter(model)
     base.config.save_pretrained(folder)
     if base is not model:
-        replace(model.peft_config["default"], inference_mode=False).save_pretrained(folder)
+        replace(adapter_of(model), inference_mode=False).save_pretrained(str(folder))
     save_model(model, str(folder / _WEIGHTS))
     write_rows(trainer.rows, folder / _ROWS)
     job = {
@@ -119,7 +124,7 @@ def _read_job(folder: Path) -> EpisodeTrainer:
     if (folder / "adapter_config.json").exists():
         from peft import PeftConfig, get_peft_model
 
-        model = get_peft_model(model, PeftConfig.from_pretrained(folder))
+        model = cast(PreTrainedModel, get_peft_model(model, PeftConfig.from_pretrained(str(folder))))
     load_model(model, str(folder / _WEIGHTS))
     if job["device"] == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -130,7 +135,7 @@ def _read_job(folder: Path) -> EpisodeTrainer:
     else:
         model.to(job["device"])
     rows = read_rows(folder / _ROWS, named(job["columns"]))
-    return named(job["trainer"]).again(model, rows, settings, folder.parent, **job["beside"])
+    return named(job["trainer"]).again(model, rows, settings, folder.parent, job["beside"])
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:

@@ -45,7 +45,7 @@ class MuonWithAdamW(Optimizer):
         self._share()
 
     @torch.no_grad()
-    def step(self, closure=None) -> None:
+    def step(self, closure=None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]: no closures here
         matrices = self.param_groups[0]
         step_matrices([p for p in matrices["params"] if p.grad is not None], self.state, matrices["lr"])
         self._adamw.step()
@@ -63,11 +63,12 @@ def step_matrices(matrices: Sequence[nn.Parameter], state: dict, learning_rate: 
     """One step of Muon. ``state[p]["momentum_buffer"]`` is each matrix's momentum."""
     together: dict[tuple, list[tuple[nn.Parameter, torch.Tensor]]] = {}
     for p in matrices:
-        own = state[p]
+        own, gradient = state[p], p.grad
+        assert gradient is not None, "only what has one is stepped"
         if "momentum_buffer" not in own:
-            own["momentum_buffer"] = torch.zeros_like(p.grad)
-        momentum = own["momentum_buffer"].lerp_(p.grad, 1 - MOMENTUM)
-        update = p.grad.lerp(momentum, MOMENTUM)
+            own["momentum_buffer"] = torch.zeros_like(gradient)
+        momentum = own["momentum_buffer"].lerp_(gradient, 1 - MOMENTUM)
+        update = gradient.lerp(momentum, MOMENTUM)
         wide = update.mT if p.shape[0] > p.shape[1] else update
         together.setdefault((wide.shape, p.device), []).append((p, wide))
     for (_, device), several in together.items():

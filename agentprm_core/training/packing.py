@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
 
 from agentprm_core.errors import DataError
-from agentprm_core.training.columns import NOTHING, C, joined
+from agentprm_core.training.columns import NOTHING, C, C_co, joined
 
 _SPREAD = 1.25
 """Rows attend together while the longest has at most this many times the shortest's tokens."""
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Row(Generic[C]):
+class Row(Generic[C_co]):
     """One sequence and what is known of each of its tokens."""
 
     input_ids: np.ndarray
     """int32 token ids."""
-    columns: C = NOTHING  # type: ignore[assignment]
+    columns: C_co = NOTHING  # type: ignore[assignment]
     """Loss weights, targets: what the kind of row has."""
     branches: Sequence[tuple[int, int]] = ()
     """``(at, length)`` of each branch after the trunk, in order: it continues the trunk's first ``at`` tokens."""
@@ -81,6 +81,7 @@ class BatchPlan(Sequence[list[int]]):
         """Batches of the first pass; later ones differ by a few."""
         epoch = 1
         if batches is None:
+            assert epochs is not None, "give epochs or batches"
             while epoch < epochs:
                 self._batches += self._epoch(epoch)
                 epoch += 1
@@ -98,11 +99,17 @@ class BatchPlan(Sequence[list[int]]):
     def __len__(self) -> int:
         return len(self._batches)
 
-    def __getitem__(self, index: int) -> list[int]:
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
         return self._batches[index]
 
 
-def cut(rows: Sequence[int], lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+def cut(rows: Sequence[int] | np.ndarray, lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Consecutive ``rows``, cut so that no batch has more than ``batch_tokens`` (unless one row does)."""
     batches: list[list[int]] = []
     total = 0
@@ -128,7 +135,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Batch(Generic[C]):
+class Batch(Generic[C_co]):
     """Rows end to end as tensors (N,), and who sees whom."""
 
     input_ids: torch.Tensor
@@ -139,7 +146,7 @@ class Batch(Generic[C]):
     """Index of the token it is predicted from; a row's first token has itself."""
     branch: torch.Tensor
     """Number of its branch in this batch, −1 on trunks."""
-    columns: C
+    columns: C_co
     numbers: torch.Tensor
     """(rows,) which rows of the data set these are."""
     blocks: Sequence[Block]
@@ -154,7 +161,7 @@ class Batch(Generic[C]):
 def _moved(thing: Any, device: torch.device) -> Any:
     if isinstance(thing, torch.Tensor):
         return thing.to(device)
-    if is_dataclass(thing):
+    if is_dataclass(thing) and not isinstance(thing, type):
         return replace(thing, **{f.name: _moved(getattr(thing, f.name), device) for f in fields(thing)})
     return [_moved(each, device) for each in thing] if isinstance(thing, list) else thing
 

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import nn
@@ -62,7 +63,8 @@ def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
 def in_place(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
     """Within the block the sharded ``model`` has ``weights``, shards by name, in place of its own. Only for reading
     without gradient."""
-    model.reshard()
+    sharded = cast(FSDPModule, model)
+    sharded.reshard()
     trained = {name: p for name, p in model.named_parameters() if name in weights}
     current = {name: p.detach().clone() for name, p in trained.items()}
     for name, p in trained.items():
@@ -70,6 +72,6 @@ def in_place(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> Iterator[
     try:
         yield
     finally:
-        model.reshard()
+        sharded.reshard()
         for name, p in trained.items():
             p.copy_(current[name])

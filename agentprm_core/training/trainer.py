@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -48,13 +48,14 @@ class Losses:
 
     total: torch.Tensor
     """Scalar: the sum of the losses, with gradient."""
-    metrics: dict[str, tuple[torch.Tensor, torch.Tensor | float]]
+    metrics: Mapping[str, tuple[torch.Tensor, torch.Tensor | float]]
     """By name (sum, count): logged as the ratio of the sums since the last log."""
 
 
 Objective = Callable[[torch.nn.Module, Any], Losses]
 """Of a model and a packed batch, of the columns that it names by type."""
 Batches = list[Batch]
+S = TypeVar("S", bound=TrainSettings)
 LOGGED = 50
 """Entries of a whole run's log."""
 
@@ -64,19 +65,22 @@ class Callback(Protocol):
 
     def on_begin(self, trainer: EpisodeTrainer) -> None:
         """Before the first step of this process, also of a resumed run."""
+        ...
 
     def on_step(self, trainer: EpisodeTrainer) -> bool:
         """After ``trainer.step`` steps; True ends the training."""
+        ...
 
     def on_end(self, trainer: EpisodeTrainer) -> None:
         """After the last step."""
+        ...
 
 
-class EpisodeTrainer:
+class EpisodeTrainer(Generic[S]):
     """Minimises ``objective`` over ``rows`` as ``settings`` say, where the model lies."""
 
     def __init__(
-        self, model: PreTrainedModel, rows: Sequence[Row], objective: Objective, settings: TrainSettings, scratch: Path
+        self, model: PreTrainedModel, rows: Sequence[Row], objective: Objective, settings: S, scratch: Path
     ) -> None:
         self.sharded = is_sharded(model)
         if self.sharded and settings.optimizer == "muon":
@@ -103,16 +107,17 @@ class EpisodeTrainer:
         self._learner = Learner(model, self.optimizer, self.processes, self.sharded)
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
         self.log: list[dict] = []
-        self._sums: dict[str, list[torch.Tensor]] = {}
+        self._sums: dict[str, Any] = {}
+        """By name (sum, count): a list, or a tensor of two where a state was loaded."""
 
     def beside(self) -> dict:
         """What :meth:`again` takes beside model, rows, settings and scratch, as JSON."""
         return {"objective": described(self.objective)}
 
     @classmethod
-    def again(cls, model, rows, settings, scratch: Path, *, objective: dict) -> EpisodeTrainer:
-        """The same trainer in another process."""
-        return cls(model, rows, restored(objective), settings, scratch)
+    def again(cls, model, rows, settings, scratch: Path, beside: Mapping) -> EpisodeTrainer:
+        """The same trainer in another process, of what :meth:`beside` said in this one."""
+        return cls(model, rows, restored(beside["objective"]), settings, scratch)
 
     def decided_by(self) -> list[Mapping[str, torch.Tensor]]:
         """Named tensors that decide the run beside settings and rows: a state in scratch is resumed from if all are the
@@ -174,8 +179,8 @@ class EpisodeTrainer:
         weight = self.processes.sum(torch.stack([batch.columns.loss_weight.sum() for batch in batches]).sum())
         said = torch.zeros((), device=self.processes.device)
         for number, batch in enumerate(batches, 1):
-            waits = number < len(batches) and isinstance(model, DistributedDataParallel)
-            with model.no_sync() if waits else nullcontext():
+            waits = number < len(batches)
+            with model.no_sync() if waits and isinstance(model, DistributedDataParallel) else nullcontext():
                 losses = self.objective(model, batch)
                 # gradients are averaged over processes, and the weight counts them all. Where there is nothing to learn
                 # from, weight and loss are 0, and so is the gradient
@@ -273,4 +278,5 @@ def hash_tensors(total: hashlib._Hash, tensors: Mapping[str, torch.Tensor]) -> N
     """Add names and bytes of all ``tensors`` to a running digest."""
     for name, tensor in tensors.items():
         total.update(name.encode())
-        total.update(whole_tensor(tensor.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        flat_N = whole_tensor(tensor.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        total.update(flat_N)  # pyright: ignore[reportArgumentType]: an array is a buffer

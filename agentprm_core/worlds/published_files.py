@@ -29,6 +29,14 @@ def published_files(root: Path, wanted: Callable[[str], bool], what: str) -> Ite
             raise DataError(f"{where}: not UTF-8 at byte {error.start}; fetch {what} again") from None
 
 
+def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """What a file of an archive holds. Raises tarfile.TarError for what is no file."""
+    opened = archive.extractfile(member)
+    if opened is None:
+        raise tarfile.ReadError(f"{member.name} is no file")
+    return opened.read()
+
+
 def _folder(root: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     for path in root.rglob("*"):
         if wanted(path.name) and path.is_file():
@@ -39,6 +47,6 @@ def _archive(root: Path, wanted: Callable[[str], bool], what: str) -> list[tuple
     try:
         with tarfile.open(root) as archive:
             members = [m for m in archive if m.isfile() and wanted(PurePosixPath(m.name).name)]
-            return [(f"{root}/{m.name}", archive.extractfile(m).read()) for m in members]
+            return [(f"{root}/{m.name}", read_member(archive, m)) for m in members]
     except (tarfile.TarError, EOFError, lzma.LZMAError, OSError) as error:
         raise DataError(f"{root}: not a whole archive ({error}); fetch {what} again") from None

@@ -53,19 +53,20 @@ class Replayed:
         other = type(self)(self._make)
         if self._game is None:
             return other
-        self._compare(0, other.reset(self._game))
+        self._compare(self._game, 0, other.reset(self._game))
         for step, action in enumerate(self._actions, start=1):
-            self._compare(step, other.step(action))
+            self._compare(self._game, step, other.step(action))
         return other
 
     def state_key(self) -> str:
         """Digest of the game and the actions: states that are equal and were reached differently have two keys."""
+        assert self._game is not None, "reset before anything else"
         digest = hashlib.blake2b(f"{self._game.id}\n{self._game.payload}".encode(), digest_size=16)
         for action in self._actions:
             digest.update(len(action).to_bytes(4, "little") + action.encode())  # with its length: no two lists alike
         return digest.hexdigest()
 
-    def _compare(self, step: int, again: Observation) -> None:
+    def _compare(self, game: Game, step: int, again: Observation) -> None:
         before = self._seen[step]
         if again == before:
             return
@@ -75,6 +76,6 @@ class Replayed:
         )
         after = f"step {step} ({self._actions[step - 1]!r})" if step else "reset"
         raise NotDeterministic(
-            f"{self._game.id}: a replay differs at {after}: first {first}, then {then}; the engine must be "
+            f"{game.id}: a replay differs at {after}: first {first}, then {then}; the engine must be "
             "deterministic: seed it by the game in reset"
         )

@@ -215,7 +215,7 @@ def _played(
 ) -> pa.Table:
     if cell.plays:
         episodes = play_headroom(policy, games, cell.search, seed, cell.plays)
-    elif cell.search.way.method == "best_trajectory":
+    elif cell.search.way.method == "best_trajectory" and prm is not None:
         episodes = best_of_each_game(trajectories(cell.search), prm)
     else:
         episodes = play_games(policy, prm, games, cell.search, seed)
@@ -244,7 +244,9 @@ def _tested(paired: Mapping) -> tuple[str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tasks.commands.search_curves", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.commands.search_curves", description=(__doc__ or "").split("\n")[0]
+    )
     playing_arguments(parser)
     parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
     parser.add_argument("--prm", type=_named, action="append", default=[], help="NAME=checkpoint folder; repeatable")
@@ -273,7 +275,8 @@ def _numbers(value: str) -> list[int]:
 def _sizes(value: str) -> list[tuple[int, int]]:
     if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(,[1-9]\d*x[1-9]\d*)*", value):
         raise argparse.ArgumentTypeError(f"{value!r} is not a list like 2x2,4x8 of nodes kept x actions drawn")
-    return [tuple(int(n) for n in size.split("x")) for size in value.split(",")]
+    sizes = (size.split("x") for size in value.split(","))
+    return [(int(kept), int(drawn)) for kept, drawn in sizes]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentprm_core.plays import Bonus, Resets, Steered
 from agentprm_core.policy.starting import PublishedModel
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.worlds import world_spec
@@ -32,12 +33,12 @@ def _games(params: Params) -> Iterator[Odd]:
 
 def _exploring(params: Params) -> Iterator[Odd]:
     explore, each = params.rollout.explore, params.rollout.episodes_per_game
-    if hasattr(explore, "resets") and params.demos.games < params.games.train:
+    if isinstance(explore, Resets) and params.demos.games < params.games.train:
         yield "rollout.explore.resets", explore.resets, "only where every training game has a demonstration"
-    if hasattr(explore, "steered") and not isinstance(params.model, PublishedModel):
+    if isinstance(explore, Steered) and not isinstance(params.model, PublishedModel):
         allowed = "only with a model that reads instructions (model.source); {bonus: C} is for one from scratch"
         yield "rollout.explore.steered", explore.steered, allowed
-    if hasattr(explore, "bonus") and each < 2:
+    if isinstance(explore, Bonus) and each < 2:
         allowed = "null with one episode a game (rollout.episodes_per_game): it counts what those before did"
         yield "rollout.explore.bonus", explore.bonus, allowed
 
@@ -66,10 +67,10 @@ def _groups(params: Params) -> Iterator[Odd]:
 
 
 def _labels(params: Params) -> Iterator[Odd]:
-    branch = params.rollout.branch
-    if getattr(params.critic, "shaping", None) and (branch.train_states or branch.random_states):
+    branch, shaping = params.rollout.branch, getattr(params.critic, "shaping", None)
+    if shaping and (branch.train_states or branch.random_states):
         allowed = "null, or set rollout.branch.train_states and random_states to 0: their values are not shaped"
-        yield "critic.shaping", params.critic.shaping.kind, allowed
+        yield "critic.shaping", shaping.kind, allowed
     if getattr(params.method, "keeps", None) == "expert_like" and params.critic.name != "inverse":
         yield "method.keeps", "expert_like", "won, unless critic.name is inverse: only its last score is of the expert"
     if params.critic.name == "inverse" and getattr(params.method, "monitor", None):
@@ -99,7 +100,8 @@ def _loop(params: Params) -> Iterator[Odd]:
 
 def _searches(params: Params) -> Iterator[Odd]:
     named = [("evaluate.decoding", name) for name in params.evaluate.decoding]
-    named += [("method.search", params.method.search)] if hasattr(params.method, "search") else []
+    if (search := getattr(params.method, "search", None)) is not None:
+        named.append(("method.search", search))
     spec = world_spec(params.env.world)
     for key, name in named:
         if decoding(name).method == "beam" and not spec.clones:

@@ -51,8 +51,7 @@ def overridden(params: dict, overrides: Mapping) -> dict:
     """``params`` changed in place, key by key; a mapping goes deeper, anything else replaces."""
     for key, value in overrides.items():
         there = params.get(key)
-        deeper = isinstance(value, Mapping) and isinstance(there, Mapping)
-        if deeper and not _is_another(key, there, value):
+        if isinstance(value, Mapping) and isinstance(there, dict) and not _is_another(key, there, value):
             overridden(there, value)
         else:
             params[key] = value
@@ -129,7 +128,7 @@ def _hydra(value) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tasks.frame.profile", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tasks.frame.profile", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("words", nargs="+", metavar="NAME or KEY=VALUE", help="of profiles/NAME.yaml, or one key")
     parser.add_argument("--write", action="store_true", help="change params.yaml instead of printing")
     asked = parser.parse_args()

@@ -45,7 +45,8 @@ class Stage:
     """One run of one stage: what it may know, and where it reports."""
 
     task: str
-    iteration: int | None
+    number: int | None
+    """The iteration; None of a stage that is run once a campaign."""
     params: Params
     clock: Clock
     tracker: Tracker
@@ -54,7 +55,13 @@ class Stage:
     @property
     def name(self) -> str:
         """As DVC addresses it: ``rollout@1``."""
-        return self.task if self.iteration is None else f"{self.task}@{self.iteration}"
+        return self.task if self.number is None else f"{self.task}@{self.number}"
+
+    @property
+    def iteration(self) -> int:
+        """Of a stage that is run once an iteration."""
+        assert self.number is not None, f"{self.task} has no iteration"
+        return self.number
 
     @property
     def slug(self) -> str:
@@ -69,7 +76,7 @@ class Stage:
     @property
     def seed(self) -> int:
         """Of this stage: the campaign's, moved on by a thousand an iteration."""
-        return self.params.seed + 1000 * (self.iteration or 0)
+        return self.params.seed + 1000 * (self.number or 0)
 
     @property
     def prev(self) -> int:
@@ -78,6 +85,7 @@ class Stage:
 
     def gate(self, checks: Sequence[Check]) -> None:
         """Let data pass, or raise :class:`tasks.frame.gates.GateError`. Comes before anything is written."""
+        assert self.gatekeeper is not None, "run_stage was not told that the stage is gated"
         with self.clock.lap("gates"):
             results = self.gatekeeper.run_gate(self.name, checks)
         print(f"{self.name}: gate passed, {len(results)} expectations", flush=True)

@@ -10,6 +10,7 @@ import difflib
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -49,16 +50,20 @@ def _checked(hint: Any, raw: object) -> Any:
         plain, *notes = get_args(hint)
         ranges = [note for note in notes if isinstance(note, Range)]
         (bounds,) = ranges or [Range()]
-        limits = {name: getattr(bounds, name) for name in Range.__slots__ if getattr(bounds, name) is not None}
+        limits: dict[str, Any] = {
+            name: getattr(bounds, name) for name in Range.__slots__ if getattr(bounds, name) is not None
+        }
         others = [note for note in notes if isinstance(note, AfterValidator)]
-        strict = {"strict": True} if plain is int else {"allow_inf_nan": False} if plain is float else {}
+        strict: dict[str, Any] = (
+            {"strict": True} if plain is int else {"allow_inf_nan": False} if plain is float else {}
+        )
         return Annotated[_checked(plain, raw), Field(**limits, **strict), *others]
     if get_origin(hint) in (Union, types.UnionType):
         member = _member(hint, raw)
         return hint if member is hint else _checked(member, raw)
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         model = _model(hint, raw)
-        return Annotated[model, AfterValidator(lambda value, cls=hint: _built(cls, value))]
+        return Annotated[model, AfterValidator(partial(_built, hint))]
     if get_origin(hint) is dict:
         key, value = get_args(hint)
         one = next(iter(raw.values()), None) if isinstance(raw, Mapping) else None
@@ -84,7 +89,8 @@ def _built(cls: type, value: BaseModel) -> Any:
 
 def _line(error: ValidationError, cls: type, raw: object) -> str:
     # a key that is unknown comes first: where it is a misspelling, the one that is missing follows from it
-    first, *others = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    faults: list[Any] = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    first, *others = faults
     key = ".".join(str(part) for part in first["loc"]) or "(the whole file)"
     more = f" (and {len(others)} more)" if others else ""
     if first["type"] == "extra_forbidden":

@@ -27,8 +27,9 @@ def stages_of(iteration: int) -> list[str]:
 
 def seconds_of(iteration: int) -> float | None:
     """Wall-clock of those stages; None where one of them never ran here."""
-    timings = [read_timing(name) for name in stages_of(iteration)]
-    return None if None in timings else sum(timing["seconds"] for timing in timings)
+    names = stages_of(iteration)
+    timings = [timing for name in names if (timing := read_timing(name)) is not None]
+    return sum(timing["seconds"] for timing in timings) if len(timings) == len(names) else None
 
 
 def draw(rows: Sequence[dict], deciding: Sequence[dict], params: Params) -> list[Path]:

@@ -108,7 +108,7 @@ class Expert:
                 environment.step(action)
                 advice = bot.replan(action)
             while advice != _DONE and len(plan) < _LONGEST:
-                plan.append(int(advice))
+                plan.append(int(advice))  # pyright: ignore[reportArgumentType]: None is a fault of the bot, see below
                 reward = environment.step(advice)[1]
                 if reward > 0:  # a strict clause may say that all is lost, and yet the mission can be done
                     break

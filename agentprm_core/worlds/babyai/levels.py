@@ -87,7 +87,8 @@ def _packages():
         raise DataError(
             f"env.world: babyai needs {error.name}, which is not installed: pip install 'agentprm[babyai]'"
         ) from error
-    roomgrid_level.print = lambda *_: None  # it tells the standard output of every maze that it draws again
+    # it tells the standard output of every maze that it draws again
+    roomgrid_level.print = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]: hides the built-in one
     return gymnasium, minigrid
 
 

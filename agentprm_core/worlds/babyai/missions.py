@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, final
 
 PICKUP, DROP, TOGGLE = 3, 4, 5
 """Low-level actions that verifiers ask for, as minigrid numbers them."""
@@ -27,14 +27,18 @@ class InPlay(Protocol):
     things: bytearray
     """By cell, the number of what lies there."""
     carrying: int
-    width: int
-    """Cells of a row."""
+
+    @property
+    def width(self) -> int:
+        """Cells of a row."""
+        ...
 
     def front(self) -> int: ...
     def is_door(self, thing: int) -> bool: ...
     def is_open(self, thing: int) -> bool: ...
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Clause:
     """One thing to do. Numbers of things are those of the maze."""

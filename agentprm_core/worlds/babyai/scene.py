@@ -98,12 +98,13 @@ def _actions(
         refusals["move forward"] = "There is a barrier in front of you, you can't move forward."
     else:
         actions["move forward"] = _FORWARD
-    routes, ways = None, {}
+    ways, through = {}, {}
     if named:
         blocked = [cell for cell in seen if not kinds.is_door(cells[cell])]
         doorways = [cell for cell, kind, _ in named if kinds.is_door(kind) and kinds.door_state(kind) == kinds.OPEN]
         routes = Routes(heading, blocked, [cell for cell, _, _ in named], doorways)
         ways = {cell: routes.facing(cell) for cell, _, _ in named}
+        through = {cell: routes.into(cell) for cell in doorways}
     if carried == kinds.EMPTY:
         things = [(name, ways[cell]) for cell, kind, name in named if not kinds.is_door(kind)]
         _approach("pickup", things, _PICKUP, actions, refusals)
@@ -116,7 +117,7 @@ def _actions(
     for cell, kind, name in named:
         if kinds.is_door(kind):
             counts[name] = counts.get(name, 0) + 1
-            way = routes.into(cell) if kinds.door_state(kind) == kinds.OPEN else ways[cell]
+            way = through[cell] if kinds.door_state(kind) == kinds.OPEN else ways[cell]
             _door(kind, name, counts, way, carried, actions, refusals)
     _approach("go to", [(name, ways[cell]) for cell, _, name in named], b"", actions, refusals)
     actions[CHECK] = b""

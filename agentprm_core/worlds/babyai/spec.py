@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import nextafter
+from typing import cast
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.babyai.games import FIRST_SEED, LAST_SEED, generate_games
@@ -58,7 +59,7 @@ def _world() -> World:
 def _expert(world: World, game: Game, seed: int, knowledge: float):
     from agentprm_core.worlds.babyai.expert import Expert
 
-    return Expert(world)  # the bot draws nothing and knows no places beforehand
+    return Expert(cast(BabyAI, world))  # the bot draws nothing and knows no places beforehand
 
 
 BABYAI = WorldSpec(

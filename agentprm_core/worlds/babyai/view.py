@@ -34,7 +34,7 @@ class _Spread(dict):
             for i in cells:
                 if lit[i] and transparent[i]:
                     lit[i + side] = ahead[i + side] = ahead[i] = 1
-        self[row] = found = tuple(int("".join(map(str, flags)), 2) for flags in (lit, ahead))
+        self[row] = found = int("".join(map(str, lit)), 2), int("".join(map(str, ahead)), 2)
         return found
 
 

@@ -110,7 +110,7 @@ class BabyAI:
 
     def _carry_out(self, low_level: bytes) -> str:
         """Until a step leaves the view as it was; reward and end are those of the last step."""
-        maze, image = self.maze, self._image
+        maze, image, reward, ended = self.maze, self._image, 0.0, False
         for action in low_level:
             reward, ended = maze.do(action)
             seen = maze.image()

@@ -152,8 +152,9 @@ def compile_game(payload: str) -> CompiledGame:
 def read_line(line: str, book: RecipeBook) -> Recipe:
     """A line of the first observation as a recipe. Raises DataError for a line that is none."""
     whole = _LINE.fullmatch(line)
-    parts = [_PART.fullmatch(part) for part in whole[3].split(", ")] if whole else [None]
-    if None in parts:
+    said = whole[3].split(", ") if whole else []
+    parts = [part for part in map(_PART.fullmatch, said) if part]
+    if not whole or len(parts) < len(said):
         raise DataError(f"{line!r} is no crafting command")
     names = [part[2].replace(" ", "_") for part in parts]
     used = tuple(Ingredient(name, int(part[1]), name in book.tags) for name, part in zip(names, parts))

@@ -70,7 +70,7 @@ class Expert:
 
     def _gets(self, name: str, count: int) -> list[str]:
         """Listed commands that get at least ``count``: the fewest, then the least too much."""
-        listed = self._game.gets.get(name, ())
+        listed = self._game.gets.get(name, [])
         found = []
         while count > 0:
             number = min((each for each in listed if each >= count), default=listed[-1])
@@ -123,7 +123,7 @@ class Expert:
         members = [name for name in self._game.choices(each) if name not in taken]
         plans = {name: self._supplied(name, each.count * times, plan, above) for name in members}
         chosen = self._chosen(list(plans.values()))
-        return None if chosen is None else next((name, found) for name, found in plans.items() if found is chosen)
+        return None if chosen is None else next((name, chosen) for name, found in plans.items() if found is chosen)
 
     def _chosen(self, plans: list[_Plan | None]) -> _Plan | None:
         found = [plan for plan in plans if plan is not None]

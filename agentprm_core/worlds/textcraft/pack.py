@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentprm_core.errors import DataError
+from agentprm_core.worlds.published_files import read_member
 from agentprm_core.worlds.textcraft.recipes import Ingredient, Recipe, RecipeBook
 
 VARIABLE = "TEXTCRAFT_RECIPES"
@@ -160,7 +161,7 @@ def _read_files(pack: Path) -> dict[str, bytes]:
 def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
     for member in archive:
         if member.isfile() and member.name.endswith(".json"):
-            yield member.name.rpartition("/")[2], archive.extractfile(member).read()
+            yield member.name.rpartition("/")[2], read_member(archive, member)
 
 
 def _parsed(name: str, content: bytes, pack: Path) -> dict:

@@ -17,13 +17,13 @@ from agentprm_core.errors import DataError
 class Ingredient(NamedTuple):
     name: str
     """An item, or a tag: a family of items of which any member will do."""
-    count: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]: nobody counts in it
     tag: bool = False
 
 
 class Recipe(NamedTuple):
     output: str
-    count: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]: nobody counts in it
     ingredients: tuple[Ingredient, ...]
     tag: str | None = None
     """The family that the output belongs to by this recipe."""

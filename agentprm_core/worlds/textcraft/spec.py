@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import Between, OneOf, World, WorldSpec
+
+if TYPE_CHECKING:
+    from agentprm_core.worlds.textcraft.engine import TextCraft
 
 _PHRASES = (
     "crafting commands:",
@@ -47,7 +51,7 @@ def _load(root: Path, split: str, limit: int | None) -> list[Game]:
 def _expert(world: World, game: Game, seed: int, knowledge: float):
     from agentprm_core.worlds.textcraft.expert import Expert
 
-    return Expert(world, game, seed, knowledge)
+    return Expert(cast("TextCraft", world), game, seed, knowledge)
 
 
 TEXTCRAFT = WorldSpec(

@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from agentprm_core.errors import DataError
+from agentprm_core.worlds.published_files import read_member
 from agentprm_core.worlds.webshop.generate import generate_products
 from agentprm_core.worlds.webshop.product import Product
 from agentprm_core.worlds.webshop.search import Index
@@ -103,7 +104,7 @@ def _json(root: Path, name: str):
         else:
             with tarfile.open(archive) as opened:
                 members = {Path(member.name).name: member for member in opened.getmembers()}
-                text = opened.extractfile(members[name]).read()
+                text = read_member(opened, members[name])
         return json.loads(text)
     except (FileNotFoundError, KeyError) as error:
         raise DataError(

@@ -67,15 +67,18 @@ def _goal(record: dict, goals: Sequence[Goal], shop: Catalogue) -> Iterator[Comp
     found = {"asin": ours.asin, "attributes": list(ours.attributes), "goal_options": dict(ours.options)}
     found |= {"price_upper": ours.price_upper, "instruction_text": ours.instruction}
     if record.get("price_random"):
-        low, high = shop.product(ours.asin).prices
+        product = shop.product(ours.asin)
+        assert product.instruction is not None, "a product with a goal has one"
+        low, high = product.prices
         possible = low < limit <= high + 40
-        text = instruction_text(shop.product(ours.asin).instruction, ours.options, limit)
+        text = instruction_text(product.instruction, ours.options, limit)
         found |= {"price_upper": limit if possible else None, "instruction_text": text}
     yield 0, "goal", {name: record[name] for name in found}, found
 
 
 def _ranks(record: dict, shop: Catalogue) -> Iterator[Compared]:
     found = shop.find(record["query"].lower())
+    assert found is not None, "recorded queries have words"
     ours = {rank: shop.products[found[int(rank) - 1]].asin for rank in record["ranks"] if int(rank) <= len(found)}
     yield 0, record["query"], record["ranks"], ours
 
