@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentprm_core.types import Game
@@ -164,8 +164,13 @@ def _hand_coded_wins(game: Game, max_turns: int, folder: Path) -> bool:
     return False
 
 
+FINAL = ("slice", "take papertowelroll")
+"""What nobody recovers from: no receptacle of ALFWorld's may hold a paper towel roll, not even the one it lies in."""
+
+
 @settings(max_examples=40, deadline=None)
 @given(number=st.integers(0, 39), seed=st.integers(0, 2**32))
+@example(number=16, seed=158182)  # a paper towel roll is at hand
 def test_it_recovers_from_what_others_did_instead(games: list[Game], number: int, seed: int) -> None:
     world, expert, rng = make_world("alfworld"), Expert(), random.Random(seed)
     seen, done = world.reset(games[number]), None
@@ -174,7 +179,7 @@ def test_it_recovers_from_what_others_did_instead(games: list[Game], number: int
             return
         done = expert.act(seen, done)
         if rng.random() < 0.3:
-            done = rng.choice([command for command in seen.admissible if not command.startswith("slice")])
+            done = rng.choice([command for command in seen.admissible if not command.startswith(FINAL)])
         seen = world.step(done)
     raise AssertionError("the expert did not win in 300 turns of which it decided 70 %")
 
