@@ -24,6 +24,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("unit")
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """A stage that ran in this process left as many threads as its parameters ask for: of tests that run side by side
+    on as many cores each would wait for the other's."""
+    if (torch := sys.modules.get("torch")) is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def alfworld_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a published tree with at least valid_seen: ALFWORLD_DATA, or unpacked from ../shared/data."""
