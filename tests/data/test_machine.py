@@ -15,7 +15,8 @@ from agentprm_core.prm.model import new_prm
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import Search
 from tasks.frame.machine import hardware, use
-from tasks.frame.params import Parallel, validate
+from tasks.frame.params import validate
+from tasks.frame.sections import Parallel
 from tasks.frame.stage import StageError
 from tests.core.given import HARDWARE, PLAY, given
 from tests.data.project import raw_params
