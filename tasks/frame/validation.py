@@ -11,7 +11,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -120,8 +120,3 @@ def keys_of(cls: type, raw: object, location: tuple) -> list[str]:
         if get_origin(found) in (Union, types.UnionType):
             found = _member(found, raw if raw is not None else {})
     return [field.name for field in fields(found)] if is_dataclass(found) else []
-
-
-def is_literal(hint: Any) -> bool:
-    """Whether a hint lists its values."""
-    return get_origin(hint) is Literal

@@ -68,8 +68,3 @@ def look(things: bytearray, width: int, at: int, heading: int, kinds: bytearray,
         if not lit:
             break
     return int.from_bytes(view) & mask & _OTHERS | carried << _SHIFT
-
-
-def own_cell(kind: int) -> int:
-    """The bits of an image in which the own cell has ``kind`` and all others are zero."""
-    return kind << _SHIFT
