@@ -1,11 +1,21 @@
-"""Which training games an iteration plays: drawn by the seed once for the whole campaign."""
+"""Which training games are demonstrated, and which an iteration plays: drawn by the seed once a campaign."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
+from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Game
+
+
+def demonstrated(games: Sequence[Game], count: int, *, seed: int) -> list[Game]:
+    """The ``count`` games whose demonstrations the first policy imitates, sorted by id.
+
+    The draw knows nothing of :func:`share_of`'s: a game that is played later was demonstrated as often as any other.
+    """
+    drawn = random.Random(episode_seed(seed, "demonstrated")).sample(list(games), count)
+    return sorted(drawn, key=lambda game: game.id)
 
 
 def share_of(games: Sequence[Game], count: int, *, seed: int, iteration: int, backwards: bool = False) -> list[Game]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from agentprm_core.datasets import episodes_to_table, games_from_table, read_table, write_table
+from agentprm_core.draws import demonstrated
 from agentprm_core.types import GAMES
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.demonstrations import demonstrate
@@ -17,11 +18,10 @@ def work(stage: Stage) -> None:
     section, spec = stage.params.demos, world_spec(stage.params.env.world)
     stage.read(layout.games("train"))
     games = games_from_table(read_table(layout.games("train"), GAMES))
-    chosen = sorted(random.Random(stage.seed).sample(games, section.games), key=lambda game: game.id)
     draws = random.Random(stage.seed)
     how = {"max_turns": spec.expert_turns, "knowledge": section.knowledge, "corrupt": section.corrupt}
     world, played = spec.make(), []
-    for game in chosen:
+    for game in demonstrated(games, section.games, seed=stage.seed):
         played.append(demonstrate(world, game, world_name=spec.name, seed=draws.getrandbits(62), **how))
     won = [episode for episode in played if episode.won]
     if not won:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentprm_core.draws import share_of
+from agentprm_core.draws import demonstrated, share_of
 from agentprm_core.errors import DataError
 from agentprm_core.methods.relative import check_pairs
 from agentprm_core.prm import ranking
@@ -49,6 +49,20 @@ def test_a_search_begins_where_the_rollouts_come_last(games):
     rolled = {game.id for i in (1, 2, 3) for game in share(games, 6, i)}
     searched = [{game.id for game in share(games, 2, i, backwards=True)} for i in (1, 2)]
     assert not searched[0] & rolled and searched[1] < rolled and not searched[0] & searched[1]
+
+
+def test_a_game_that_is_played_was_demonstrated_as_often_as_any_other(games):
+    """Over many seeds, of 20 games 5 of which are demonstrated, a quarter of the rollouts' games and of the searched
+    ones: the draws know nothing of each other."""
+    shared = {False: 0, True: 0}
+    for seed in range(200):
+        demos = {game.id for game in demonstrated(games, 5, seed=seed)}
+        assert len(demos) == 5
+        for backwards in shared:
+            shared[backwards] += len(
+                demos & {g.id for g in share_of(games, 8, seed=seed, iteration=1, backwards=backwards)}
+            )
+    assert all(abs(count / (200 * 8) - 0.25) < 0.05 for count in shared.values()), shared
 
 
 def test_games_are_drawn_by_the_seed(games):
