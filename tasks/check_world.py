@@ -29,8 +29,8 @@ _LAST = ("deterministic", "clones_independent", "keys_sound")
 _SHARED = Path("../shared/data/later")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tasks.check_world", description=(__doc__ or "").split("\n")[0])
+def main(prog: str = "python -m tasks.check_world") -> None:
+    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("world", help="a name, or package.module:SPEC")
     parser.add_argument("--games", type=int, default=20, help="how many are played (default 20)")
     parser.add_argument("--root", type=Path, help="the published games of a world that has no generator")

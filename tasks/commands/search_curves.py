@@ -164,8 +164,8 @@ def text(rows: Sequence[Mapping], compared: Sequence[Mapping]) -> str:
     return "\n\n".join([aligned(head, lines), *([aligned(than, against)] if against else [])])
 
 
-def main() -> None:
-    parser = _parser()
+def main(prog: str = "python -m tasks.commands.search_curves") -> None:
+    parser = _parser(prog)
     arguments = parser.parse_args()
     if not arguments.prm and arguments.oracle is None:
         parser.error("nobody chooses: --prm NAME=FOLDER, --oracle PLAYS, or both")
@@ -243,10 +243,8 @@ def _tested(paired: Mapping) -> tuple[str, str]:
     return f"{100 * paired['difference']:+.1f}", f"{paired['p_value']:.3g}"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tasks.commands.search_curves", description=(__doc__ or "").split("\n")[0]
-    )
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     playing_arguments(parser)
     parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
     parser.add_argument("--prm", type=_named, action="append", default=[], help="NAME=checkpoint folder; repeatable")

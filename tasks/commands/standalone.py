@@ -132,8 +132,8 @@ def _prior(value: str) -> float:
     return prior
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tasks.evaluate", description="Any checkpoint on any games.")
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Any checkpoint on any games.")
     playing_arguments(parser)
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--policy", type=Path, help="checkpoint folder")
@@ -162,9 +162,9 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     return arguments
 
 
-def main() -> None:
+def main(prog: str = "python -m tasks.evaluate") -> None:
     """Measure and print."""
-    arguments = _checked(_parser())
+    arguments = _checked(_parser(prog))
     try:
         figures = measured(arguments)
     except (*EXPECTED, ServerError) as error:

@@ -1,0 +1,93 @@
+"""The command ``agentprm``: one ``--help`` from which every command outside a campaign is found.
+
+    agentprm --help
+    agentprm evaluate --help
+
+A subcommand is a line of :data:`COMMANDS`: what it does, and its ``package.module:main``. That module is imported only
+when its subcommand is run, so the help is there at once. ``main`` gets the name that it was called by, for its own
+``--help``, and reads its arguments from ``sys.argv`` as under ``python -m``. The stages of a campaign are not here:
+DVC runs them as ``python -m tasks.NAME``.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+
+class Subcommand(NamedTuple):
+    """One line of the help."""
+
+    does: str
+    main: str
+    """``package.module:function``, called with the program's name (``agentprm evaluate``)."""
+
+
+COMMANDS = {
+    "evaluate": Subcommand(
+        "Measure a policy, alone or searching under a PRM, on games.", "tasks.commands.standalone:main"
+    ),
+    "search-curves": Subcommand("Success against compute, in every search.", "tasks.commands.search_curves:main"),
+    "check-world": Subcommand("Does a world of your own keep the contract?", "tasks.check_world:main"),
+}
+"""Subcommand → what it does and where it is. In the order of the help."""
+
+ELSEWHERE = """\b
+Training is run by make and DVC:
+  make run        every stage that is not up to date, and the table
+  make ui         Prefect and MLflow on localhost
+
+Every command has its own --help. docs/operations.md lists them all."""
+
+
+class InOrder(click.Group):
+    """A group whose help lists the commands as they were added, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def group() -> click.Group:
+    """All subcommands. None of their modules is imported."""
+    found = InOrder(
+        "agentprm",
+        help="Train language-model agents with process reward models, and look at them play.",
+        epilog=ELSEWHERE,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name, subcommand in COMMANDS.items():
+        found.add_command(_command(name, subcommand))
+    return found
+
+
+def _command(name: str, subcommand: Subcommand) -> click.Command:
+    """One that hands all of its arguments on, ``--help`` too."""
+    return click.Command(
+        name,
+        callback=partial(_run, name),
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        short_help=subcommand.does,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+
+
+def _run(name: str, arguments: tuple[str, ...]) -> None:
+    module, _, function = COMMANDS[name].main.partition(":")
+    prog = f"agentprm {name}"
+    sys.argv = [prog, *arguments]
+    getattr(import_module(module), function)(prog)
+
+
+def main() -> None:
+    """The console script."""
+    group()(prog_name="agentprm")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The console script: one help, nothing imported before it is needed, arguments handed on as they are."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from tasks.commands import cli
+from tests.data.test_structure import SOURCE
+
+HEAVY = ("torch", "transformers", "pyarrow", "numpy", "textual", "mlflow", "prefect", "dvc")
+RUN = "import sys; from tasks.commands.cli import main; sys.argv = ['agentprm', *sys.argv[1:]]\n"
+SAY = "try: main()\nfinally: print([name for name in {heavy} if name in sys.modules])"
+
+
+def said(*arguments: str) -> str:
+    code = RUN + SAY.format(heavy=HEAVY)
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.integration
+def test_help_names_every_command_and_imports_nothing_heavy():
+    *text, imported = said("--help").splitlines()
+    listed = [line.split()[0] for line in text[text.index("Commands:") + 1 :] if line.startswith("  ") and line.strip()]
+    assert listed[: len(cli.COMMANDS)] == list(cli.COMMANDS)
+    assert imported == "[]"
+
+
+@pytest.mark.integration
+def test_help_is_there_within_half_a_second():
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        said("--help")
+        took.append(time.perf_counter() - start)
+    assert min(took) < 0.5
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_is_a_module_of_ours_and_a_line(name):
+    does, main = cli.COMMANDS[name]
+    assert main.partition(":")[0] in SOURCE.paths and main.endswith(":main")
+    assert does.endswith((".", "?")) and len(does) < 70
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_a_help_under_its_own_name(name):
+    done = CliRunner().invoke(cli.group(), [name, "--help"], prog_name="agentprm")
+    assert done.exit_code == 0, done.output
+    assert done.output.lower().startswith(f"usage: agentprm {name}")
+
+
+def test_arguments_are_handed_on_as_they_are(monkeypatch):
+    seen = []
+    monkeypatch.setattr("tasks.check_world.main", lambda prog: seen.append((prog, sys.argv)))
+    CliRunner().invoke(cli.group(), ["check-world", "a:B", "--games", "3", "--json"], catch_exceptions=False)
+    assert seen == [("agentprm check-world", ["agentprm check-world", "a:B", "--games", "3", "--json"])]
+
+
+def test_a_command_that_is_not_there_is_answered_with_the_nearest():
+    done = CliRunner().invoke(cli.group(), ["evalute"])
+    assert done.exit_code == 2
+    assert "No such command 'evalute'. Did you mean 'evaluate'?" in done.output
