@@ -27,6 +27,7 @@ from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.progress import progress
 from agentprm_core.rollout import Start, settled_heap
 from agentprm_core.search.best_of_n import judged
+from agentprm_core.search.recorded import BACK, CROWDED, ENDED, KEPT, MERGED, PASSED, Recorder, Weighed
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Turn
@@ -109,15 +110,24 @@ class _Beam:
 class BeamSearch:
     """Searches as many games at once as ``sampler`` and ``scorer`` have seats for."""
 
-    def __init__(self, sampler: Sampler, scorer: Scorer, *, width: int, samples: int, prior: float = 0.0) -> None:
-        """``width`` N, ``samples`` M, ``prior`` τ. The scorer needs as many seats as the sampler. Raises ValueError
-        where the sampler has fewer than N."""
+    def __init__(
+        self,
+        sampler: Sampler,
+        scorer: Scorer,
+        *,
+        width: int,
+        samples: int,
+        prior: float = 0.0,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """``width`` N, ``samples`` M, ``prior`` τ. The scorer needs as many seats as the sampler. ``recorder`` is told
+        what becomes of every action that is weighed. Raises ValueError where the sampler has fewer than N seats."""
         if width < 1 or samples < 1:
             raise ValueError(f"beam search needs at least 1 × 1, not {width} × {samples}")
         if sampler.seats < width:
             raise ValueError(f"beam search of width {width} needs that many seats, the sampler has {sampler.seats}")
         self._sampler, self._scorer, self._width, self._samples = sampler, scorer, width, samples
-        self._prior = prior
+        self._prior, self._recorder = prior, recorder
 
     def search(self, starts: Iterable[Start], *, world_name: str, max_turns: int) -> Iterator[Episode]:
         """The path found for each start, as games end. ``Episode.extra``: ``score``, ``cost``, ``world_steps``.
@@ -192,29 +202,51 @@ class BeamSearch:
         kept: list[tuple[_Node, _Node]] = []  # a parent and its child
         reached: set[str] = set()
         back: tuple[_Node, _Node] | None = None  # the best of those that go back
+        fates: list[str] = []
         for child in children:
             if len(kept) == self._width:
                 break
             place = beam.step(child.parent.place, child.choice.action)
             if place.key in reached:
+                fates.append(MERGED)
                 continue
             if place.key in child.parent.been:
                 back = back or (child.parent, _node(child, place))
+                fates.append(BACK)
                 continue
             reached.add(place.key)
             kept.append((child.parent, _node(child, place)))
+            fates.append(KEPT)
         if not (kept or ended) and back:
             kept.append(back)
+            fates[fates.index(BACK)] = KEPT
+        self._record(beam, children, fates)
         parents = beam.live
         beam.nodes = sorted([*ended, *self._seat(beam, parents, kept)], key=lambda node: -node.worth)
         for node in beam.nodes[self._width :]:
             self._leave(beam, node)
+            self._record_node(beam, node, CROWDED)
         del beam.nodes[self._width :]
         for node in beam.live:
             if node.place.observation.done or len(node.turns) == max_turns:
                 self._leave(beam, node)
+                self._record_node(beam, node, ENDED)
             else:
                 self._look(beam, node)
+
+    def _record(self, beam: _Beam, children: list[_Child], fates: list[str]) -> None:
+        """Tell the recorder of all children, the best first; those that were not looked at any more have no fate."""
+        if self._recorder is None:
+            return
+        for number, child in enumerate(children):
+            path = (*(turn.action for turn in child.parent.turns), child.choice.action)
+            fate = fates[number] if number < len(fates) else PASSED
+            self._recorder(beam.start, Weighed(path, child.choice.count, child.score, child.worth, fate))
+
+    def _record_node(self, beam: _Beam, node: _Node, fate: str) -> None:
+        if self._recorder is not None:
+            path = tuple(turn.action for turn in node.turns)
+            self._recorder(beam.start, Weighed(path, 0, node.score, node.worth, fate))
 
     def _seat(self, beam: _Beam, parents: list[_Node], kept: list[tuple[_Node, _Node]]) -> list[_Node]:
         """The children, seated: the last child of a parent takes its seats over, the others fork them."""

@@ -21,6 +21,7 @@ from agentprm_core.search.best_of_n import BestOfN, Chooser, best_trajectories
 from agentprm_core.search.decoding_config import CACHES, DecodingConfig
 from agentprm_core.search.lookahead import Lookahead
 from agentprm_core.search.oracle import TrueQ
+from agentprm_core.search.recorded import Recorder
 from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
@@ -122,9 +123,11 @@ def play_games(
     search: Search,
     seed: int,
     world_model: Checkpoint | None = None,
+    recorder: Recorder | None = None,
 ) -> list[Episode]:
     """Every game once, sorted by id; ``extra`` holds all that finding the episode cost: ``cost`` and ``world_steps``,
     and of ``lookahead`` ``saved``, the share of all steps of all games that were imagined by ``world_model``.
+    ``recorder``: of a beam search.
 
     Raises ValueError where the method needs a PRM or a world model and there is none.
     """
@@ -140,7 +143,7 @@ def play_games(
         return _ahead(policy, prm, world_model, starts(games, 1, seed), search)
     if method == "best_trajectory":
         return best_of_each_game(play_trajectories(policy, games, search, seed), prm)
-    played = _searched(search.sampler(policy), prm, starts(games, 1, seed), search)
+    played = _searched(search.sampler(policy), prm, starts(games, 1, seed), search, recorder)
     return sorted(played, key=lambda episode: episode.game_id)
 
 
@@ -208,12 +211,15 @@ def mean_scores(prm: Checkpoint, episodes: Sequence[Episode]) -> dict[str, float
     return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored)}
 
 
-def _searched(sampler: Sampler, prm: Checkpoint, begun: list[Start], search: Search) -> list[Episode]:
+def _searched(
+    sampler: Sampler, prm: Checkpoint, begun: list[Start], search: Search, recorder: Recorder | None
+) -> list[Episode]:
     way, settings = search.way, search.settings
     if way.method == "beam":
         room = {"context": sampler.context, "max_action_tokens": settings.max_action_tokens}
         scorer = PrmScorer(prm, slots=sampler.seats, **room)
-        beam = BeamSearch(sampler, scorer, width=way.width, samples=way.samples, prior=search.prior)
+        sizes = {"width": way.width, "samples": way.samples}
+        beam = BeamSearch(sampler, scorer, **sizes, prior=search.prior, recorder=recorder)
         return list(beam.search(begun, **settings.worlds))
     return _stepped(BestOfN(sampler, prm, samples=way.n, prior=search.prior), begun, settings)
 

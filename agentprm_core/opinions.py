@@ -1,0 +1,172 @@
+"""What a policy and process reward models say of the actions at each turn of an episode: what one looks at.
+
+The episode may be anybody's: played now, or read from a table. Its history is what the models read. At every turn the
+candidates are the admissible commands that can be done as they stand, the action that was taken, and those that the
+caller adds.
+
+Shapes: ``P`` tokens of candidates, ``V`` vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from agentprm_core.policy.models import Checkpoint
+from agentprm_core.prm.rows import action_tokens
+from agentprm_core.prm.score import score_actions
+from agentprm_core.training.attention import logits_of, packed_attention
+from agentprm_core.training.columns import NOTHING
+from agentprm_core.training.packing import cut, pack
+from agentprm_core.training.tree import tree_row
+from agentprm_core.types import Episode
+from agentprm_core.worlds.base import OPEN, listed_commands
+
+BRANCH_TOKENS = 1024
+"""Of candidates that are read beside an episode at once: attention grows with their square."""
+_LOGITS = 1 << 26
+"""Numbers that the probabilities of one reading may take."""
+_SCORING_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An action that could be done at one turn."""
+
+    action: str
+    probability: float
+    """Of the policy. Constrained: of drawing it among the admissible commands, as the sampler draws; these add up to 1.
+    Free: of writing exactly this action. NaN where no policy was asked."""
+    scores: tuple[float, ...]
+    """Q of each PRM, in their order."""
+    taken: bool
+
+
+def opinions(
+    policy: Checkpoint | None,
+    prms: Sequence[Checkpoint],
+    episode: Episode,
+    *,
+    constrained: bool,
+    more: Sequence[Sequence[str]] = (),
+    scored: int | None = None,
+) -> list[tuple[Candidate, ...]]:
+    """By turn the candidates, the policy's likeliest first.
+
+    Args:
+        constrained: whether the policy plays among the admissible commands only.
+        more: by turn, other actions to be judged too.
+        scored: how many of the likeliest are shown to the PRMs, with the action taken and those of ``more``; None: all.
+            The others are left out.
+    """
+    extra = more or [()] * episode.length
+    tried = [_tried(turn.action, turn.admissible, added) for turn, added in zip(episode.turns, extra, strict=True)]
+    said = probabilities(policy, episode, tried, constrained) if policy else [[float("nan")] * len(t) for t in tried]
+    chosen = []
+    for turn, added, actions, share in zip(episode.turns, extra, tried, said, strict=True):
+        order = sorted(range(len(actions)), key=lambda i: (-np.nan_to_num(share[i]), i))
+        asked = set(order[:scored]) | {i for i, action in enumerate(actions) if action in (turn.action, *added)}
+        chosen.append([(actions[i], share[i]) for i in order if i in asked])
+    scores = [list(_scores(prm, episode, [[action for action, _ in c] for c in chosen])) for prm in prms]
+    return [
+        tuple(
+            Candidate(action, float(share), tuple(float(of[t][i]) for of in scores), action == turn.action)
+            for i, (action, share) in enumerate(chosen[t])
+        )
+        for t, turn in enumerate(episode.turns)
+    ]
+
+
+def probabilities(
+    policy: Checkpoint, episode: Episode, tried: Sequence[Sequence[str]], constrained: bool
+) -> list[list[float]]:
+    """By turn the policy's probability of each action of ``tried`` at the episode's state, at temperature 1. A reason
+    that was written there is read before each of them.
+
+    Constrained, a token is drawn among those with which an admissible command goes on; an action that is none, or that
+    has an unknown token, is never drawn. Where a template is admissible, or nothing is listed, any token may be drawn.
+    """
+    spelt = [
+        [action_tokens(policy.renderer, action, turn.reason) for action in actions]
+        for turn, actions in zip(episode.turns, tried, strict=True)
+    ]
+    found: list[list[float]] = []
+    for first, end in _portions(spelt, policy.model.config.vocab_size):
+        found += _read(policy, episode, spelt, first, end, constrained)
+    return found
+
+
+def _tried(taken: str, admissible: tuple[str, ...], added: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([*listed_commands(admissible), taken, *added]))
+
+
+def _portions(spelt: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> Iterator[tuple[int, int]]:
+    """(first, end) of turns that are read together."""
+    lengths = [sum(map(len, of_turn)) for of_turn in spelt]
+    most = max(1, min(BRANCH_TOKENS, _LOGITS // vocabulary))
+    for turns in cut(range(len(spelt)), lengths, most):
+        yield turns[0], turns[-1] + 1
+
+
+@torch.inference_mode()
+def _read(
+    policy: Checkpoint,
+    episode: Episode,
+    spelt: Sequence[Sequence[tuple[int, ...]]],
+    first: int,
+    end: int,
+    constrained: bool,
+) -> list[list[float]]:
+    """Of turns ``first`` to ``end``, in one pass over the episode's first ``end`` turns."""
+    rendered = policy.renderer.episode(episode.turns[:end])
+    trunk = rendered.input_ids[: rendered.action_starts[-1]]
+    branches = [(rendered.action_starts[t], tokens, NOTHING) for t in range(first, end) for tokens in spelt[t]]
+    row = tree_row(trunk, NOTHING, branches)
+    batch = pack([row]).to(policy.model.device)
+    where_N = torch.arange(len(row), device=policy.model.device) >= len(trunk)
+    with packed_attention(policy.model):
+        logits_PV = logits_of(policy.model, batch, where_N).double().cpu().numpy()
+    unknown, rows, found = policy.tokenizer.unk_token_id, iter(logits_PV), []
+    for turn, of_turn in zip(episode.turns[first:end], spelt[first:end]):
+        closed = constrained and bool(turn.admissible) and not any(OPEN in command for command in turn.admissible)
+        listed = {action_tokens(policy.renderer, command, turn.reason) for command in turn.admissible}
+        follows = _follows([tokens for tokens in listed if unknown not in tokens]) if closed else None
+        found.append([float(np.exp(_log_probability(tokens, rows, follows))) for tokens in of_turn])
+    return found
+
+
+def _follows(listed: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
+    """Beginning of a command → the tokens with which a command goes on there."""
+    found: dict[tuple[int, ...], set[int]] = {}
+    for tokens in listed:
+        for at, token in enumerate(tokens):
+            found.setdefault(tokens[:at], set()).add(token)
+    return {beginning: sorted(tokens) for beginning, tokens in found.items()}
+
+
+def _log_probability(
+    tokens: tuple[int, ...], rows: Iterator[np.ndarray], follows: dict[tuple[int, ...], list[int]] | None
+) -> float:
+    """Nats. Takes a row of logits for each token, also where it is sure by then that the action cannot be drawn."""
+    total = 0.0
+    for at, token in enumerate(tokens):
+        logits_V = next(rows)
+        if follows is None:
+            total += logits_V[token] - np.logaddexp.reduce(logits_V)
+        elif token in (allowed := follows.get(tokens[:at], [])):
+            total += logits_V[token] - np.logaddexp.reduce(logits_V[allowed])
+        else:
+            total = -np.inf
+    return total
+
+
+def _scores(prm: Checkpoint, episode: Episode, actions: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
+    """By turn Q_φ of its actions."""
+    lengths = [sum(len(action_tokens(prm.renderer, a)) for a in of_turn) for of_turn in actions]
+    for turns in cut(range(len(actions)), lengths, BRANCH_TOKENS):
+        asked = [(t, action, episode.turns[t].reason) for t in turns for action in actions[t]]
+        (q_M,) = score_actions(prm.model, prm.renderer, [episode], [asked], _SCORING_TOKENS)
+        yield from np.split(q_M, np.cumsum([len(actions[t]) for t in turns])[:-1])
