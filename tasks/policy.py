@@ -6,6 +6,7 @@ from agentprm_core.datasets import atomic_write
 from agentprm_core.improve.monitor import described
 from agentprm_core.methods.methods import method_module
 from agentprm_core.policy.models import save_checkpoint
+from agentprm_core.worlds import world_spec
 from tasks.frame import layout
 from tasks.frame.given import given
 from tasks.frame.lineage import parents
@@ -21,9 +22,9 @@ def work(stage: Stage) -> None:
     stage.read(layout.collected(i), layout.policy(stage.prev))
     updated = method_module(config.name).update(config, data)
     curve = updated.figures.pop("curve")
-    tokenizer, instruction = data.trainee.tokenizer, data.trainee.renderer.instruction
+    told = {"instruction": data.trainee.renderer.instruction, "world": world_spec(data.play.world).name}
     with atomic_write(layout.policy(i)) as folder:
-        digest = save_checkpoint(updated.model, tokenizer, folder, instruction=instruction)
+        digest = save_checkpoint(updated.model, data.trainee.tokenizer, folder, **told)
     write_json(curve, layout.PLOTS / f"policy-{i}.json")
     monitor = {"monitor": updated.alarm} if updated.alarm else {}
     stage.report_training({**updated.figures, **monitor, "last": curve[-1]}, curve)

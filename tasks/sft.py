@@ -38,7 +38,8 @@ def work(stage: Stage) -> None:
     )
     model, metrics = train_sft(demos, policy.renderer, policy.model, settings, stage.scratch)
     with atomic_write(layout.policy(0)) as folder:
-        digest = save_checkpoint(model, policy.tokenizer, folder, instruction=policy.renderer.instruction)
+        told = {"instruction": policy.renderer.instruction, "world": spec.name}
+        digest = save_checkpoint(model, policy.tokenizer, folder, **told)
     curve = metrics.pop("curve")
     write_json(curve, layout.PLOTS / "sft.json")
     stage.report_training({**metrics, "parameters": model.num_parameters(), "vocabulary": len(policy.tokenizer)}, curve)

@@ -28,6 +28,7 @@ from transformers import (
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer, make_renderer
+from agentprm_core.policy.shipped import is_shipped, shipped
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -55,6 +56,8 @@ class Checkpoint:
     renderer: Renderer
     digest: str
     """First 16 hex digits of the SHA-256 of the checkpoint's weights and tokenizer; of the id for a model by name."""
+    world: str = ""
+    """The name of the world that it was trained in; empty where that is not recorded."""
 
 
 def new_model(
@@ -134,14 +137,23 @@ def load_checkpoint(
     dtype: torch.dtype = torch.float32,
     instruction: str = "",
 ) -> Checkpoint:
-    """The policy or PRM at ``source``, a checkpoint folder (full or PEFT adapter) or a Hugging Face id.
+    """The policy or PRM at ``source``: a checkpoint folder (full or PEFT adapter), ``shipped:NAME``, or a Hugging Face
+    id.
 
     ``instruction``: the world's, for a model that comes without one of ours (a published chat model).
 
     Raises:
         CheckpointError: the folder is not a checkpoint, or not of this kind, or its tokenizer is not the one the
-            weights were trained with.
+            weights were trained with; or what was shipped has changed.
+        DataError: no agent of this name is shipped.
     """
+    if is_shipped(source):
+        ours = shipped(source, kind)
+        if (digest := checkpoint_digest(ours.folder)) != ours.digest:
+            raise CheckpointError(
+                f"{source}: {ours.folder} has digest {digest}, and {ours.digest} was shipped; install the package anew"
+            )
+        source = ours.folder
     folder = Path(source)
     if not folder.exists() and not _may_be_an_id(source):
         raise CheckpointError(f"{source}: no such checkpoint folder")
@@ -168,7 +180,19 @@ def load_checkpoint(
     if embedded < len(tokenizer):
         raise CheckpointError(f"{source}: the model embeds {embedded} tokens, its tokenizer has {len(tokenizer)}")
     renderer = make_renderer(tokenizer, manifest.get("instruction", instruction))
-    return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest)
+    return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest, manifest.get("world", ""))
+
+
+def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> None:
+    """Refuse a checkpoint from scratch in a world that it was not trained in: it does not know the words.
+
+    A language model may play anywhere, and so may one whose world is not recorded. Raises CheckpointError.
+    """
+    if checkpoint.renderer.format == "plain" and checkpoint.world not in ("", world):
+        raise CheckpointError(
+            f"{source}: trained from scratch in the world {checkpoint.world}, it cannot play {world}; "
+            f"choose --world {checkpoint.world}, or a checkpoint trained in {world}"
+        )
 
 
 def save_checkpoint(
@@ -177,8 +201,10 @@ def save_checkpoint(
     folder: Path,
     kind: str = "policy",
     instruction: str = "",
+    world: str = "",
 ) -> str:
-    """Write a checkpoint folder and return its digest. Make it appear whole: ``datasets.atomic_write``."""
+    """Write a checkpoint folder and return its digest. Make it appear whole: ``datasets.atomic_write``. ``world``: the
+    name of the one it was trained in."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
@@ -188,6 +214,7 @@ def save_checkpoint(
         "tokenizer": tokenizer_digest(tokenizer),
         "base": peft["default"].base_model_name_or_path if peft else None,
         "instruction": instruction,
+        "world": world,
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
     return checkpoint_digest(folder)

@@ -31,7 +31,7 @@ import pyarrow as pa
 from agentprm_core.datasets import write_table
 from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
 from agentprm_core.kept import kept
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, require_world
 from agentprm_core.search.decoding_config import DecodingConfig
 from agentprm_core.search.efficiency import efficiency
 from agentprm_core.search.playing import (
@@ -43,6 +43,7 @@ from agentprm_core.search.playing import (
     search_digest,
 )
 from agentprm_core.types import Episode, Game
+from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
 from tasks.commands.standalone import playing_arguments, search_from
 from tasks.frame.machine import quiet
@@ -188,6 +189,8 @@ def run(arguments: argparse.Namespace) -> None:
     how = {"device": arguments.device, "dtype": playing_dtype(arguments.device, arguments.precision)}
     policy = load_checkpoint(arguments.policy, **how)
     prms = {name: load_checkpoint(path, kind="prm", **how) for name, path in arguments.prm}
+    for source, checkpoint in [(arguments.policy, policy), *((name, prms[name]) for name in prms)]:
+        require_world(checkpoint, source, world_spec(arguments.world).name)
     games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
     search = search_from(arguments, policy.model.config.max_position_embeddings, DecodingConfig("sample"))
     cells = plan(list(prms), search, arguments.best_of, arguments.beams, arguments.oracle)
@@ -246,8 +249,14 @@ def _tested(paired: Mapping) -> tuple[str, str]:
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     playing_arguments(parser)
-    parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
-    parser.add_argument("--prm", type=_named, action="append", default=[], help="NAME=checkpoint folder; repeatable")
+    parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder, or shipped:NAME")
+    parser.add_argument(
+        "--prm",
+        type=_named,
+        action="append",
+        default=[],
+        help="NAME=checkpoint folder, or NAME=shipped:NAME; repeatable",
+    )
     parser.add_argument("--oracle", type=int, metavar="PLAYS", help="Best-of-N under the true Q, of PLAYS a candidate")
     parser.add_argument("--out", type=Path, required=True, help="folder of the cells, the table and the picture")
     parser.add_argument("--best-of", type=_numbers, default=[2, 4, 8, 16], help="N, more than 1 (default 2,4,8,16)")

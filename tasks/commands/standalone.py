@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from agentprm_core.evaluate import outcomes_table, summary
-from agentprm_core.policy.models import load_checkpoint, playing_dtype
+from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world
 from agentprm_core.policy.requests import ServerError
 from agentprm_core.policy.server import SPEECH, Endpoint
 from agentprm_core.search.decoding_config import METHODS, SEARCHES, DecodingConfig
@@ -61,8 +61,12 @@ def measured(arguments: argparse.Namespace) -> dict:
 def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     """The checkpoint's digest, how it is to play, and what plays so."""
     how = {"device": arguments.device, "dtype": playing_dtype(arguments.device, arguments.precision)}
-    policy = load_checkpoint(arguments.policy, instruction=world_spec(arguments.world).instruction, **how)
+    spec = world_spec(arguments.world)
+    policy = load_checkpoint(arguments.policy, instruction=spec.instruction, **how)
     prm = load_checkpoint(arguments.prm, kind="prm", **how) if arguments.prm else None
+    for source, checkpoint in ((arguments.policy, policy), (arguments.prm, prm)):
+        if checkpoint is not None:
+            require_world(checkpoint, source, spec.name)
     sizes = {
         "best_of_n": {"n": arguments.n},
         "best_trajectory": {"n": arguments.n},
@@ -136,12 +140,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Any checkpoint on any games.")
     playing_arguments(parser)
     who = parser.add_mutually_exclusive_group(required=True)
-    who.add_argument("--policy", type=Path, help="checkpoint folder")
+    who.add_argument("--policy", type=Path, help="checkpoint folder, or shipped:NAME")
     who.add_argument("--server", metavar="URL", help=f"up to and with the version; a key that it wants is in {API_KEY}")
     parser.add_argument("--model", help="of --server: the policy's name there")
     parser.add_argument("--speech", choices=tuple(SPEECH), help="of --server: text if trained here, chat if published")
     parser.add_argument("--method", choices=STANDALONE, default="greedy")
-    parser.add_argument("--prm", type=Path, help="checkpoint folder of the PRM that chooses")
+    parser.add_argument("--prm", type=Path, help="the PRM that chooses: checkpoint folder, or shipped:NAME")
     parser.add_argument("--n", type=int, default=4, help="of best_of_n and best_trajectory (default %(default)s)")
     parser.add_argument("--width", type=int, default=4, help="nodes that beam keeps (default %(default)s)")
     parser.add_argument("--samples", type=int, default=4, help="that beam draws a node (default %(default)s)")
