@@ -2,6 +2,9 @@
 
 PYTHON ?= python3.11
 PROFILE ?= default
+# As it was typed: neither make nor a shell reads anything in it but spaces between words.
+override PROFILE := $(value PROFILE)
+export PROFILE
 PREFECT_PORT ?= 4200
 MLFLOW_PORT ?= 5000
 GPUS ?= 1
@@ -42,11 +45,7 @@ DATABASE := $(if $(MLFLOW_TRACKING_URI),,mlflow.db)
 
 # Another profile is a DVC experiment of its name: `dvc exp show` lays it beside the others, and params.yaml stays as it is.
 run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the table of iterations
-ifeq ($(PROFILE),default)
-	dvc repro
-else
-	sh experiments/run $(firstword $(PROFILE)) $(PROFILE)
-endif
+	@set -f; set -- $$PROFILE; if [ "$${*:-default}" = default ]; then dvc repro; else sh experiments/run "$$1" "$$@"; fi
 	@python -m flows.summary
 
 smoke: $(INSTALLED)  ## The smoke profile, from nothing, in a clone of the last commit

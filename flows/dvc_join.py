@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +31,23 @@ TAIL_LINES = 20
 """Lines of a failed stage's output that its error repeats."""
 
 
+HOURS = 24.0
+"""How long a stage may run unless a flow is told otherwise."""
+_EXITED = re.compile(r"exited with (-?\d+)")
+"""What DVC says of a stage's command that failed."""
+
+
 class StageFailed(RuntimeError):
     """A stage ended with a non-zero status, or DVC could not run it. Says which, and ends with what it said last."""
+
+
+class StageRefused(StageFailed):
+    """The stage itself ended with status 1 or 2: its data or parameters cannot be used, or its code has a fault. The
+    same again would end the same way."""
+
+
+class StageHung(StageFailed):
+    """The stage did not end in the time that it was given, and was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +84,61 @@ def is_fresh(stage: str) -> bool:
     return not json.loads(asked.stdout)
 
 
-def reproduce(stage: str, log: Callable[[str], object]) -> None:
-    """Run ``dvc repro --single-item stage``, each line of it to ``log``. Raises StageFailed with the last lines."""
+def reproduce(stage: str, log: Callable[[str], object], hours: float = HOURS) -> None:
+    """Run ``dvc repro --single-item stage``, each line of it to ``log``, for at most ``hours``.
+
+    Raises StageRefused, StageHung or, where a signal ended the stage or DVC itself failed, StageFailed: each with the
+    last lines.
+    """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     command = dvc_command("repro", "--single-item", stage)
     with leashed(command, env=stage_environment(), stdout=subprocess.PIPE) as running:
-        for line in running.stdout:
-            if line := line.rstrip():
-                log(line)
-                tail.append(line)
-        code = running.wait()
+        hung = threading.Event()
+
+        def end() -> None:
+            hung.set()
+            running.terminate()  # the leash ends the tree, and with it the lines below
+
+        limit = threading.Timer(3600 * hours, end)
+        limit.daemon = True
+        limit.start()
+        try:
+            for line in running.stdout:
+                if line := line.rstrip():
+                    log(line)
+                    tail.append(line)
+            code = running.wait()
+        finally:
+            limit.cancel()
+    said = "Its last lines:\n" + "\n".join(tail)
+    if hung.is_set():
+        raise StageHung(f"stage {stage} was ended: it ran longer than {hours:g} hours. {said}")
     if code != 0:
-        raise StageFailed(f"stage {stage} failed: dvc repro exited with {code}. Its last lines:\n" + "\n".join(tail))
+        kind = StageRefused if final(tail) else StageFailed
+        raise kind(f"stage {stage} failed: dvc repro exited with {code}. {said}")
 
 
-@task(task_run_name="{stage.name}", cache_policy=NO_CACHE, persist_result=False)
-def run_stage(stage: GraphStage) -> State[StageRun]:
-    """Bring one stage up to date. The state is named ``UpToDate`` when there was nothing to do.
+def final(lines: Iterable[str]) -> bool:
+    """Whether DVC's last lines say that the stage's command ended by itself, with status 1 or 2. A signal gives a
+    negative status, or one above 128."""
+    statuses = [int(status) for line in lines for status in _EXITED.findall(line)]
+    return bool(statuses) and statuses[-1] in (1, 2)
+
+
+def worth_a_retry(task: object, run: object, state: State) -> bool:
+    """Prefect asks before each retry: not where the same again would end the same way."""
+    try:
+        state.result()
+    except StageRefused:
+        return False
+    except Exception:
+        return True
+    return False
+
+
+@task(task_run_name="{stage.name}", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=worth_a_retry)
+def run_stage(stage: GraphStage, hours: float = HOURS) -> State[StageRun]:
+    """Bring one stage up to date, in at most ``hours``. The state is named ``UpToDate`` when there was nothing to do.
 
     Raises StageFailed, naming the stage and repeating the end of its output.
     """
@@ -95,7 +150,7 @@ def run_stage(stage: GraphStage) -> State[StageRun]:
         outcome = "UpToDate"
         message = "nothing to do"
     else:
-        reproduce(stage.name, log.info)
+        reproduce(stage.name, log.info, hours)
         outcome = "Completed"
         message = f"ran in {time.monotonic() - asked:.1f} s"
     run = StageRun(

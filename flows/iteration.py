@@ -9,16 +9,17 @@ from pathlib import Path
 from prefect import flow
 
 from flows.artifacts import publish_gates, publish_mlflow_link, publish_report
-from flows.dvc_join import StageRun, run_stage
+from flows.dvc_join import HOURS, StageRun, run_stage
 from flows.graph import GraphStage, read_graph, with_needs
 
 RETRY_DELAY_SECONDS = 10
 
 
-def run_stages(page: str, stages: Sequence[GraphStage], retries: int) -> list[StageRun]:
+def run_stages(page: str, stages: Sequence[GraphStage], retries: int, hours: float = HOURS) -> list[StageRun]:
     """Bring ``stages`` up to date one after another, and publish their gates whether or not all goes well.
 
-    The first that fails for good (after ``retries``) ends it. A stage tagged ``gpu`` takes a slot of the tag limit
+    The first that fails for good (after ``retries``) ends it. A stage that runs longer than ``hours`` is ended, which
+    counts as a failure. A stage tagged ``gpu`` takes a slot of the tag limit
     ``gpu``, but only where the run was given a device (CUDA_VISIBLE_DEVICES, from the GPU work pool): on processors
     there is nothing to share out.
     """
@@ -28,14 +29,14 @@ def run_stages(page: str, stages: Sequence[GraphStage], retries: int) -> list[St
         for stage in stages:
             tags = [tag for tag in stage.tags if device or tag != "gpu"]
             staged = run_stage.with_options(tags=tags, retries=retries, retry_delay_seconds=RETRY_DELAY_SECONDS)
-            runs.append(staged(stage, return_state=True).result())
+            runs.append(staged(stage, hours, return_state=True).result())
     finally:
         publish_gates(page, stages)
     return runs
 
 
 @flow(flow_run_name="iteration {number}")
-def iteration(number: int, retries: int = 0, only: list[str] | None = None) -> list[StageRun]:
+def iteration(number: int, retries: int = 0, only: list[str] | None = None, hours: float = HOURS) -> list[StageRun]:
     """Bring iteration ``number`` up to date: its stages and every stage that they need, or ``only`` those named.
 
     Run in the checkout. Publishes the gates' table, the iteration's report and a link to its MLflow run. Raises
@@ -43,7 +44,7 @@ def iteration(number: int, retries: int = 0, only: list[str] | None = None) -> l
     """
     page = f"iteration-{number}"
     stages = with_needs(read_graph(Path.cwd()), number)
-    runs = run_stages(page, [stage for stage in stages if only is None or stage.name in only], retries)
+    runs = run_stages(page, [stage for stage in stages if only is None or stage.name in only], retries, hours)
     publish_report(number, [stage for stage in stages if stage.iteration == number])
     publish_mlflow_link(page, f"iteration/{number}")
     return runs
@@ -55,5 +56,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=iteration.description)
     parser.add_argument("number", type=int)
     parser.add_argument("--retries", type=int, default=0)
+    parser.add_argument("--hours", type=float, default=HOURS, help="that a stage may run")
     arguments = parser.parse_args()
-    iteration(arguments.number, retries=arguments.retries)
+    iteration(arguments.number, retries=arguments.retries, hours=arguments.hours)

@@ -173,6 +173,22 @@ def test_make_runs_a_profile_as_an_experiment(tmp_path):
     assert (folder / "runs").read_text() == "-m flows.summary\n"
 
 
+HOSTILE = (
+    "x'; touch stolen; '", "seed=$(touch stolen)", "$(shell touch stolen)", "`touch stolen`", ";touch stolen *"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_a_profile_is_never_run(word, tmp_path):
+    """Neither make nor a shell takes any of it for a command; it is no profile, and that is said."""
+    folder = project(tmp_path)
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        (folder / name).write_text((ROOT / name).read_text())
+    (folder / ".venv/.installed").touch()
+    assert run(folder, "make", "run", f"PROFILE=few {word}", MLFLOW_TRACKING_URI="elsewhere") == 2
+    assert not (folder / "stolen").exists() and not (folder / "calls").exists()
+
+
 @pytest.mark.slow
 def test_an_experiment_replaces_that_of_its_name_and_runs_nothing_twice(tmp_path):
     """By DVC itself, on one stage that counts how often it ran."""

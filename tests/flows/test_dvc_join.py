@@ -9,8 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from prefect.states import Failed
 
-from flows.dvc_join import StageFailed, is_fresh, reproduce
+from flows.dvc_join import StageFailed, StageHung, StageRefused, final, is_fresh, reproduce, worth_a_retry
 from tests.flows.conftest import processes_in
 
 
@@ -51,3 +52,34 @@ def test_a_stage_killed_in_the_middle_leaves_no_half_out_and_runs_again(project:
     assert not is_fresh("seed")
     reproduce("seed", lambda line: None)
     assert (project / "data/0.txt").read_text() == "seed\ndata/0.txt"
+
+
+def test_a_hung_stage_is_ended_and_no_process_of_it_remains(project: Path) -> None:
+    (project / "naps").write_text("seed")
+    with pytest.raises(StageHung, match=r"(?s)stage seed was ended: it ran longer than 0.002 hours.*napping"):
+        reproduce("seed", lambda line: None, hours=0.002)
+    assert processes_in(project) == [] and not (project / "data/0.txt").exists()
+
+
+@pytest.mark.parametrize(("status", "once"), [(1, True), (2, True), (-9, False), (137, False), (3, False)])
+def test_what_a_stage_ends_with_by_itself_is_not_tried_again(status: int, once: bool) -> None:
+    said = ["exited with 1 of course", f"ERROR: failed to run: python -m tasks.sft, exited with {status}"]
+    assert final(said) is once
+
+
+@pytest.mark.parametrize(("error", "again"), [(StageRefused, False), (StageFailed, True), (StageHung, True)])
+def test_only_what_may_end_otherwise_is_retried(error: type[Exception], again: bool) -> None:
+    assert worth_a_retry(None, None, Failed(data=error("ended"))) is again
+
+
+def test_a_stage_that_refuses_is_told_from_one_that_a_signal_ended(project: Path) -> None:
+    (project / "faults").write_text("seed")
+    with pytest.raises(StageRefused):
+        reproduce("seed", lambda line: None)
+    grow = (project / "grow.py").read_text()
+    (project / "grow.py").write_text(
+        grow.replace("import json, os", "import os, signal; os.kill(os.getpid(), signal.SIGKILL); import json, os")
+    )
+    with pytest.raises(StageFailed) as failed:
+        reproduce("seed", lambda line: None)
+    assert not isinstance(failed.value, StageRefused)
