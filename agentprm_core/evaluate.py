@@ -7,8 +7,9 @@ two policies are compared on the games both played, by McNemar's exact test.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import NormalDist
 
 import numpy as np
@@ -116,13 +117,15 @@ def outcomes_table(
     seed: int,
     policy: str,
     scores: Mapping[str, float] | None = None,
+    label: Callable[[Game], str] = attrgetter("kind"),
 ) -> pa.Table:
-    """Rows of :data:`OUTCOMES`, one an episode, sorted by game. ``scores``: {game: score}. The episodes
-    carry ``cost`` and ``world_steps``, as the searches leave them.
+    """Rows of :data:`OUTCOMES`, one an episode, sorted by game. The episodes carry ``cost`` and ``world_steps``, as the
+    searches leave them. ``scores``: {game: score}. ``label``: what success is broken down by
+    (:meth:`agentprm_core.worlds.WorldSpec.label`).
 
     Raises ValueError unless each game was played once.
     """
-    kind = {game.id: game.kind for game in games}
+    kind = {game.id: label(game) for game in games}
     played = sorted(episodes, key=lambda episode: episode.game_id)
     if [episode.game_id for episode in played] != sorted(kind):
         raise ValueError(f"{split}: {len(played)} episodes for {len(kind)} games; each must be played once")

@@ -18,7 +18,7 @@ from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.progress import Progress, progress
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game, Turn
-from agentprm_core.worlds import Observation, World, world_spec
+from agentprm_core.worlds import Observation, World, WorldSpec, world_spec
 from agentprm_core.worlds.base import admits
 
 YOUNG = 10_000
@@ -121,8 +121,8 @@ def starts(games: Sequence[Game], episodes_per_game: int, seed: int) -> list[Sta
 
 def play(player: Player, starts: Iterable[Start], *, world_name: str, max_turns: int) -> Iterator[Episode]:
     """The episodes of ``starts`` in the order in which they end: the world is done, ``max_turns`` actions were played
-    (replayed ones count), or the context is full (``truncated``). One that
-    is done while it is replayed ends there.
+    (replayed ones count; in a mixture of worlds no more than the game's world allows), or the context is full
+    (``truncated``). One that is done while it is replayed ends there.
 
     ``Episode.extra`` holds ``log_probs``, of each decided action as the player gives it, and ``cost``, the player's.
     """
@@ -136,14 +136,14 @@ def play(player: Player, starts: Iterable[Start], *, world_name: str, max_turns:
                 while len(playing) < player.seats and (start := next(waiting, None)) is not None:
                     world, seat = spec.make(), player.open(start.seed)
                     playing[seat] = _Play(start, world, world.reset(start.game))
-                    yield from _ended(player, seat, playing, max_turns, bar, spec.success)
+                    yield from _ended(player, seat, playing, max_turns, bar, spec)
                 if not playing:
                     return
                 for seat, decisions in player.tick():
                     chosen = decisions[0]
                     playing[seat].log_probs.append(chosen.log_prob)
                     _step(player, seat, playing[seat], chosen.action, chosen.reason)
-                    yield from _ended(player, seat, playing, max_turns, bar, spec.success)
+                    yield from _ended(player, seat, playing, max_turns, bar, spec)
         finally:  # the player outlives an episode that failed and a caller that has seen enough
             for seat in playing:
                 player.close(seat)
@@ -164,16 +164,17 @@ def settled_heap() -> Iterator[None]:
 
 
 def _ended(
-    player: Player, seat: int, playing: dict[int, _Play], max_turns: int, bar: Progress, success: float
+    player: Player, seat: int, playing: dict[int, _Play], max_turns: int, bar: Progress, spec: WorldSpec
 ) -> Iterator[Episode]:
     """Go on to the next decision; the episode if it ends before one."""
     play = playing[seat]
-    truncated = _go_on(player, seat, play, max_turns)
+    game = play.start.game
+    truncated = _go_on(player, seat, play, spec.turns(game, max_turns))
     if truncated is None:
         return
     del playing[seat]
     bar.update()
-    yield _episode(play, truncated, player.close(seat), success)
+    yield _episode(play, truncated, player.close(seat), spec.of(game).success)
 
 
 def _go_on(player: Player, seat: int, play: _Play, max_turns: int) -> bool | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from agentprm_core.expectations import (
     Check,
@@ -64,6 +66,7 @@ def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec:
                 *(_attribute(name, expected) for name, expected in spec.attributes.items()),
             ),
         ),
+        *_members(tables, spec),
         Check(
             "games by split",
             pa.table({"split": list(wanted), "missing": [wanted[part] - by_part[part] for part in wanted]}),
@@ -71,6 +74,16 @@ def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec:
             (one_of("missing", [0], "as many games as params.yaml asks for"),),
         ),
     ]
+
+
+def _members(tables: Mapping[str, pa.Table], spec: WorldSpec) -> list[Check]:
+    """Of a mixture, what each world expects of its own games."""
+    checks = []
+    for name, member in spec.members.items():
+        own = {split: table.filter(pc.field("world") == name) for split, table in tables.items()}
+        games, _ = games_suite(own, {split: table.num_rows for split, table in own.items()}, member)
+        checks.append(replace(games, name=f"games of {name}"))
+    return checks
 
 
 def _attribute(name: str, expected: Between | OneOf) -> Expectation:

@@ -21,6 +21,7 @@ from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.imagining import imagined_world
 from agentprm_core.search.playing import Search, mean_scores, play_games, search_digest
 from agentprm_core.types import EPISODES, GAMES, Game
+from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
 from tasks.frame import layout
 from tasks.frame.given import play_settings
@@ -82,15 +83,10 @@ def _outcomes(
     def measured() -> pa.Table:
         with stage.clock.lap(f"{split}/{search.name}"):
             episodes = play_games(policy, prm, games, search, params.seed, world)
-            named: dict[str, Any] = {
-                "method": params.label,
-                "split": split,
-                "decoding": search.name,
-                "policy": policy.digest,
-            }
-            named |= {"constrained": search.settings.constrained, "seed": params.seed}
-            scores = mean_scores(prm, episodes)
-            return outcomes_table(episodes, games, iteration=stage.iteration, scores=scores, **named)
+            named: dict[str, Any] = {"method": params.label, "split": split, "decoding": search.name}
+            named |= {"policy": policy.digest, "constrained": search.settings.constrained, "seed": params.seed}
+            named |= {"scores": mean_scores(prm, episodes), "label": world_spec(params.env.world).label}
+            return outcomes_table(episodes, games, iteration=stage.iteration, **named)
 
     return kept(stage.scratch / "outcomes" / f"{split}-{search.name}-{digest}.parquet", OUTCOMES, measured)
 

@@ -51,7 +51,7 @@ def _published(spec: WorldSpec, root: Path, split: str, count: int, seed: int) -
 
 
 def _counts(games: list[Game], spec: WorldSpec) -> dict:
-    kinds = {kind: sum(game.kind == kind for game in games) for kind in spec.kinds}
+    kinds = {kind: sum(spec.label(game) == kind for game in games) for kind in spec.members or spec.kinds}
     different = {f"{name}s": len({game.attributes[name] for game in games}) for name in spec.attributes}
     return {"games": len(games), **different, **kinds}
 

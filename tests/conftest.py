@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any_machine", deadline=None)  # tests share their cores: a slow example is no fault
+settings.load_profile("any_machine")
 
 PUBLISHED = os.environ.get("ALFWORLD_DATA")
 """Read before any test imports alfworld, which sets it to a folder of its own."""

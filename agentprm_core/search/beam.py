@@ -87,6 +87,8 @@ class _Beam:
     nodes: list[_Node]
     success: float
     """The reward from which on an episode is won."""
+    max_turns: int
+    """Actions an episode of this game may have."""
     cost: Cost = field(default_factory=Cost)
     steps: int = 0
     known: dict[tuple[str, str], _Place] = field(default_factory=dict)
@@ -147,10 +149,10 @@ class BeamSearch:
             try:
                 while True:
                     while (len(beams) + 1) * self._width <= self._sampler.seats and (start := next(waiting, None)):
-                        beams.append(self._root(start, world_name))
+                        beams.append(self._root(start, world_name, max_turns))
                     if not beams:
                         return
-                    self._deepen(beams, max_turns)
+                    self._deepen(beams)
                     for beam in [beam for beam in beams if beam.nodes[0].seats is None]:
                         beams.remove(beam)
                         bar.update()
@@ -160,19 +162,19 @@ class BeamSearch:
                     for node in beam.live:
                         self._leave(beam, node)
 
-    def _root(self, start: Start, world_name: str) -> _Beam:
+    def _root(self, start: Start, world_name: str, max_turns: int) -> _Beam:
         if start.actions or start.first is not None:
             raise ValueError(f"beam search starts at a game's first state; {start.game.id} has actions to replay")
         spec = world_spec(world_name)
         world = spec.make()
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
-        seen = world.reset(start.game)
+        seen, most = world.reset(start.game), spec.turns(start.game, max_turns)
         place = _Place(world, world.state_key(), seen)
-        beam = _Beam(start, [_Node(place, (), (), 0.0, 0.0, (place.key,), seats)], spec.success)
+        beam = _Beam(start, [_Node(place, (), (), 0.0, 0.0, (place.key,), seats)], spec.of(start.game).success, most)
         self._look(beam, beam.nodes[0])
         return beam
 
-    def _deepen(self, beams: list[_Beam], max_turns: int) -> None:
+    def _deepen(self, beams: list[_Beam]) -> None:
         """One more turn of every live node."""
         nodes = [node for beam in beams for node in beam.live]
         decisions = self._decide(nodes)
@@ -184,7 +186,7 @@ class BeamSearch:
                 qs, choices = next(found)
                 worths = judged(choices, qs, self._prior)
                 children += [_Child(node, *of) for of in zip(choices, qs, worths, strict=True)]
-            self._keep_best(beam, children, max_turns)
+            self._keep_best(beam, children)
 
     def _decide(self, nodes: list[_Node]) -> list[tuple[Decision, ...]]:
         for node in nodes:
@@ -195,7 +197,7 @@ class BeamSearch:
             decided.update(self._sampler.tick())
         return [decided[node.seated[0]] for node in nodes]
 
-    def _keep_best(self, beam: _Beam, children: list[_Child], max_turns: int) -> None:
+    def _keep_best(self, beam: _Beam, children: list[_Child]) -> None:
         """The best N of the ended paths and of the live nodes' children."""
         ended = [node for node in beam.nodes if node.seats is None]
         children.sort(key=lambda child: (-child.worth, -child.choice.count))
@@ -228,7 +230,7 @@ class BeamSearch:
             self._record_node(beam, node, CROWDED)
         del beam.nodes[self._width :]
         for node in beam.live:
-            if node.place.observation.done or len(node.turns) == max_turns:
+            if node.place.observation.done or len(node.turns) == beam.max_turns:
                 self._leave(beam, node)
                 self._record_node(beam, node, ENDED)
             else:

@@ -23,6 +23,7 @@ _OURS = {
     "arithmetic": "agentprm_core.worlds.arithmetic.spec:ARITHMETIC",
     "gsm8k": "agentprm_core.worlds.gsm8k.spec:GSM8K",
     "mmlu": "agentprm_core.worlds.mmlu.spec:MMLU",
+    "all_worlds": "agentprm_core.worlds.all_worlds.spec:ALL_WORLDS",
 }
 
 

@@ -152,3 +152,17 @@ class WorldSpec:
     clones: bool = True
     """Whether ``World.clone`` works. Searches and labels that step copies of a world refuse one that says no. A world
     that is deterministic can be copied by replay: :mod:`agentprm_core.worlds.replay`."""
+    members: Mapping[str, WorldSpec] = field(default_factory=dict)
+    """Of a mixture (:mod:`agentprm_core.worlds.mixture`): ``Game.world`` → the spec of the world it is of."""
+
+    def of(self, game: Game) -> WorldSpec:
+        """The spec that ``game`` is played by: a mixture's is its member's."""
+        return self.members.get(game.world, self)
+
+    def turns(self, game: Game, most: int) -> int:
+        """Actions that an episode of ``game`` may have: ``most``, and in a mixture no more than its world allows."""
+        return min(most, self.of(game).max_turns) if self.members else most
+
+    def label(self, game: Game) -> str:
+        """What tables break success down by: the game's kind, in a mixture its world."""
+        return game.world if self.members else game.kind

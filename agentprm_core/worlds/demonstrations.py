@@ -36,4 +36,4 @@ def demonstrate(
         done = mistakes.choice(listed_commands(seen.admissible)) if mistaken else action
         turns.append(Turn(seen.text, done, seen.admissible, admits(seen.admissible, done), world.state_key()))
         seen = world.step(done)
-    return Episode(game.id, 0, seed, tuple(turns), seen.reward >= spec.success, reward=seen.reward)
+    return Episode(game.id, 0, seed, tuple(turns), seen.reward >= spec.of(game).success, reward=seen.reward)

@@ -50,8 +50,9 @@ def measured(arguments: argparse.Namespace) -> dict:
     games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
     episodes = play(games, search, arguments.seed)
     constrained = search.settings.constrained
+    label = world_spec(arguments.world).label
     names = {"iteration": 0, "method": "", "policy": player, "seed": arguments.seed, "constrained": constrained}
-    outcomes = outcomes_table(episodes, games, split=arguments.split, decoding=search.name, **names)
+    outcomes = outcomes_table(episodes, games, split=arguments.split, decoding=search.name, label=label, **names)
     (row,) = summary(outcomes)
     told = {name: value for name, value in row.items() if name not in ("iteration", "method", "score")}
     seconds = time.perf_counter() - start

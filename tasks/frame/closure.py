@@ -29,6 +29,9 @@ WORLDS = "agentprm_core.worlds"
 CHOSEN = "${env.code}"
 """The dep that stands for the folder of the world that is played."""
 
+MIXTURES = {"all_worlds"}
+"""Worlds that are made of others: for them ``env.code`` is the folder of all worlds."""
+
 NAMED = {
     "agentprm_core.methods.critics": "agentprm_core/methods/${critic.name}.py",
     "agentprm_core.methods.methods": "agentprm_core/methods/${method.name}.py",
@@ -93,7 +96,7 @@ def files(source: Source, start: str, *, chosen: bool = False) -> set[Path]:
             other
             for name in modules - {WORLDS}
             for other in source.imports[name] & modules
-            if world[other] not in (None, world[name])
+            if world[other] not in (None, world[name]) and world[name] not in MIXTURES
         }
         shared = closure(source, *crossing, every_world=False)
         modules = {name for name in modules if world[name] is None or name in shared}

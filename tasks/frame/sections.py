@@ -82,11 +82,11 @@ class Env:
 
     def __post_init__(self) -> None:
         try:
-            world_spec(self.world)
+            spec = world_spec(self.world)
         except DataError as error:
             raise ValueError(refused(error).removeprefix("env.")) from None
         module = world_module(self.world)
-        folder = "/".join(module.split(".")[:-1])
+        folder = "/".join(module.split(".")[: -2 if spec.members else -1])  # a mixture's is the folder of all worlds
         if module.startswith("agentprm_core.worlds.") and self.code != folder:
             raise ValueError(f"code: {self.code!r} is not allowed: {folder}, where {self.world} is")
         if not Path(self.code).exists():

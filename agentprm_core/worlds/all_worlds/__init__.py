@@ -1,0 +1,1 @@
+"""All worlds that generate their games, in equal shares."""
