@@ -63,8 +63,10 @@ class CachedModel:
         _check_context(config, context)
         trunk = getattr(base, base.base_model_prefix)
         self._trunk = LlamaTrunk(trunk, context) if is_kin(base) else _HookedTrunk(trunk)
-        head = base.score if hasattr(base, "score") else base.get_output_embeddings()
-        self._head, self._embedding = cast(nn.Module, head), embedding_of(base).weight
+        scores = hasattr(base, "score")
+        self._head = cast(nn.Module, base.score if scores else base.get_output_embeddings())
+        # a PRM has no output over tokens: its transposed embedding says how likely they are
+        self._spoken_VW = embedding_of(base).weight if scores else cast(torch.Tensor, self._head.weight)
         self.device, self.context = base.device, context
         self.cache = KeyValueCache(slots=slots, device=base.device, **_sizes(config, context + branch_room, base.dtype))
         self._groups = config.num_attention_heads // config.num_key_value_heads
@@ -108,8 +110,8 @@ class CachedModel:
         end_M: torch.Tensor,
         span_M: torch.Tensor,
     ) -> torch.Tensor:
-        """As :func:`agentprm_core.policy.likelihood.action_log_likelihood`, with the model's own embedding."""
-        return action_log_likelihood(hidden_NW, self._embedding, ids_N, parent_N, end_M, span_M)
+        """As :func:`agentprm_core.policy.likelihood.action_log_likelihood`, with the model's own output."""
+        return action_log_likelihood(hidden_NW, self._spoken_VW, ids_N, parent_N, end_M, span_M)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)

@@ -36,15 +36,23 @@ def ranked(
     actions = [[(tried.turn, tried.action) for tried in item.tried] for item in branched]
     scores = score_actions(prm, renderer, [item.episode for item in branched], actions, batch_tokens)
     state = [f"{item.episode.game_id}/{item.episode.index}/{tried.turn}" for item in branched for tried in item.tried]
+    game = [item.episode.game_id for item in branched for _ in item.tried]
     returns = np.array([tried.returns for item in branched for tried in item.tried])
     measured = (state, returns, np.concatenate(scores) if scores else np.empty(0))
     margins = {"ranking": MARGIN, "ranking_of_all": 0.0}
-    figures = {name: ranking_accuracy(*measured, seed=seed, margin=margin) for name, margin in margins.items()}
-    return figures | {"choosing": choice_gain(*measured, seed=seed)}
+    how = {"seed": seed, "game_N": game}
+    figures = {name: ranking_accuracy(*measured, **how, margin=margin) for name, margin in margins.items()}
+    return figures | {"choosing": choice_gain(*measured, **how)}
 
 
 def ranking_accuracy(
-    state_N: Sequence, return_NR: np.ndarray, score_N: np.ndarray, *, seed: int, margin: float = 0.0
+    state_N: Sequence,
+    return_NR: np.ndarray,
+    score_N: np.ndarray,
+    *,
+    seed: int,
+    margin: float = 0.0,
+    game_N: Sequence | None = None,
 ) -> dict:
     """How often scores order two actions of one state as their measured returns do, over N tried actions.
 
@@ -61,43 +69,54 @@ def ranking_accuracy(
         score_N: the PRM's score of it.
         seed: of the bootstrap.
         margin: pairs whose returns differ by no more are left out: noise orders them.
+        game_N: which game each state is of. States of one game share its layout and its task, so the bootstrap draws
+            games; None: every state is of a game of its own.
 
     Returns:
         ``states`` and ``pairs`` compared by all plays; ``accuracy``; ``half_accuracy`` and ``ceiling`` over
-        ``half_pairs``, the mean number of pairs of a half; each share with its 95 % bootstrap interval over states
+        ``half_pairs``, the mean number of pairs of a half; each share with its 95 % bootstrap interval over games
         (``accuracy_low``, ``accuracy_high`` …), None without a pair or a second play; and ``better_than_chance``, see
         :func:`better_than_chance`.
 
     Raises:
         ValueError: arrays of different lengths.
     """
-    states = _by_state(state_N, return_NR, score_N)
+    states, game_S = _by_state(state_N, return_NR, score_N, game_N)
     whole_S2 = np.array([_in_order(_mean(of), score, margin) for of, score in states], np.float64).reshape(-1, 2)
     half_S3 = np.array([_halves_in_order(of, score, margin) for of, score in states], np.float64).reshape(-1, 3)
     figures = {"states": int((whole_S2[:, 1] > 0).sum()), "pairs": int(whole_S2[:, 1].sum())}
-    figures |= _shares({"accuracy": whole_S2[:, 0]}, whole_S2[:, 1], seed)
+    figures |= _shares({"accuracy": whole_S2[:, 0]}, whole_S2[:, 1], game_S, seed)
     figures |= {"half_pairs": float(half_S3[:, 2].sum())}
-    figures |= _shares({"half_accuracy": half_S3[:, 0], "ceiling": half_S3[:, 1]}, half_S3[:, 2], seed)
+    figures |= _shares({"half_accuracy": half_S3[:, 0], "ceiling": half_S3[:, 1]}, half_S3[:, 2], game_S, seed)
     return figures | {"better_than_chance": better_than_chance(figures)}
 
 
-def choice_gain(state_N: Sequence, return_NR: np.ndarray, score_N: np.ndarray, *, seed: int) -> dict:
+def choice_gain(
+    state_N: Sequence,
+    return_NR: np.ndarray,
+    score_N: np.ndarray,
+    *,
+    seed: int,
+    game_N: Sequence | None = None,
+) -> dict:
     """How much more the best-scored action returns than the mean one tried at its state. Arguments as above.
 
     Returns:
         ``states`` with more than one action. ``gain``: of the PRM's favourite, mean over states. ``headroom``: of the
         action that returned most in ⌊R/2⌋ plays, as it returned in ⌊R/2⌋ others: what choosing by so many plays gains,
         at the most as much as choosing by the true values. (The best return by the plays that found it the best is
-        above the mean in pure noise too.) Each with its 95 % bootstrap interval over states, None where there is none.
+        above the mean in pure noise too.) Each with its 95 % bootstrap interval over games, None where there is none.
     """
-    states = [one for one in _by_state(state_N, return_NR, score_N) if len(one[1]) > 1]
+    every, game_S = _by_state(state_N, return_NR, score_N, game_N)
+    game_S = np.array([game for game, one in zip(game_S, every) if len(one[1]) > 1])
+    states = [one for one in every if len(one[1]) > 1]
     gain_S = np.array([_advantage(_mean(of), score) for of, score in states], np.float64)
     headroom_S = np.array(
         [np.mean([_advantage(judge, judged) for judge, judged in _halves(of)]) for of, _ in states if of.shape[1] > 1],
         np.float64,
     )
-    figures = {"states": len(states)} | _shares({"gain": gain_S}, np.ones_like(gain_S), seed)
-    return figures | _shares({"headroom": headroom_S}, np.ones_like(headroom_S), seed)
+    figures = {"states": len(states)} | _shares({"gain": gain_S}, np.ones_like(gain_S), game_S, seed)
+    return figures | _shares({"headroom": headroom_S}, np.ones_like(headroom_S), game_S[: len(headroom_S)], seed)
 
 
 def better_than_chance(figures: dict) -> bool:
@@ -105,16 +124,21 @@ def better_than_chance(figures: dict) -> bool:
     return figures["accuracy_low"] is not None and figures["accuracy_low"] > 0.5
 
 
-def _by_state(state_N: Sequence, return_NR: np.ndarray, score_N: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(returns [A, R], scores [A]) of each state's A actions."""
-    if not len(state_N) == len(return_NR) == len(score_N):
+def _by_state(
+    state_N: Sequence, return_NR: np.ndarray, score_N: np.ndarray, game_N: Sequence | None
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
+    """(returns [A, R], scores [A]) of each state's A actions, and the number of each state's game."""
+    game_N = state_N if game_N is None else game_N
+    if not len(state_N) == len(return_NR) == len(score_N) == len(game_N):
         raise ValueError(
-            f"{len(state_N)} states, {len(return_NR)} rows of returns and {len(score_N)} scores; they must be one each"
+            f"{len(state_N)} states, {len(return_NR)} rows of returns, {len(score_N)} scores and {len(game_N)} games; "
+            "they must be one each"
         )
     _, number_N = np.unique(np.asarray(state_N), return_inverse=True)
+    _, played_N = np.unique(np.asarray(game_N), return_inverse=True)
     order = np.argsort(number_N, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(number_N[order])) + 1)
-    return [(return_NR[of], score_N[of]) for of in members if len(of)]
+    members = [of for of in np.split(order, np.flatnonzero(np.diff(number_N[order])) + 1) if len(of)]
+    return [(return_NR[of], score_N[of]) for of in members], np.array([played_N[of[0]] for of in members])
 
 
 def _halves(return_AR: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -152,17 +176,20 @@ def _advantage(q_A: np.ndarray, score_A: np.ndarray) -> float:
     return q_A[score_A == score_A.max()].mean() - q_A.mean()
 
 
-def _shares(right: dict[str, np.ndarray], of_S: np.ndarray, seed: int) -> dict:
-    """{name: Σ right / Σ of} over states, with the percentile interval of a bootstrap over those that count."""
+def _shares(right: dict[str, np.ndarray], of_S: np.ndarray, game_S: np.ndarray, seed: int) -> dict:
+    """{name: Σ right / Σ of} over states, with the percentile interval of a bootstrap over the games of those that
+    count: a game that is drawn brings all its states."""
     counts = of_S > 0
     names = [(name, f"{name}_low", f"{name}_high") for name in right]
     if not counts.any():
         return {key: None for keys in names for key in keys}
-    states = int(counts.sum())
-    weights_RS = np.random.default_rng(seed).multinomial(states, np.full(states, 1 / states), _RESAMPLES)
+    _, game_C = np.unique(game_S[counts], return_inverse=True)
+    games = int(game_C.max()) + 1
+    weights_RG = np.random.default_rng(seed).multinomial(games, np.full(games, 1 / games), _RESAMPLES)
+    of_G = np.bincount(game_C, of_S[counts])
     figures = {}
     for (name, low, high), right_S in zip(names, right.values()):
-        values_R = (weights_RS @ right_S[counts]) / (weights_RS @ of_S[counts])
+        values_R = (weights_RG @ np.bincount(game_C, right_S[counts])) / (weights_RG @ of_G)
         figures[name] = float(right_S[counts].sum() / of_S[counts].sum())
         figures[low], figures[high] = np.percentile(values_R, [2.5, 97.5]).tolist()
     return figures

@@ -120,16 +120,18 @@ class BeamSearch:
         width: int,
         samples: int,
         prior: float = 0.0,
+        back: bool = False,
         recorder: Recorder | None = None,
     ) -> None:
-        """``width`` N, ``samples`` M, ``prior`` τ. The scorer needs as many seats as the sampler. ``recorder`` is told
-        what becomes of every action that is weighed. Raises ValueError where the sampler has fewer than N seats."""
+        """``width`` N, ``samples`` M, ``prior`` τ. ``back``: paths may go back, as the papers' do. ``recorder``
+        is told what becomes of every action that is weighed. The scorer needs as many seats as the sampler. Raises
+        ValueError where the sampler has fewer than N."""
         if width < 1 or samples < 1:
             raise ValueError(f"beam search needs at least 1 × 1, not {width} × {samples}")
         if sampler.seats < width:
             raise ValueError(f"beam search of width {width} needs that many seats, the sampler has {sampler.seats}")
         self._sampler, self._scorer, self._width, self._samples = sampler, scorer, width, samples
-        self._prior, self._recorder = prior, recorder
+        self._prior, self._back, self._recorder = prior, back, recorder
 
     def search(self, starts: Iterable[Start], *, world_name: str, max_turns: int) -> Iterator[Episode]:
         """The path found for each start, as games end. ``Episode.extra``: ``score``, ``cost``, ``world_steps``.
@@ -212,7 +214,7 @@ class BeamSearch:
             if place.key in reached:
                 fates.append(MERGED)
                 continue
-            if place.key in child.parent.been:
+            if not self._back and place.key in child.parent.been:
                 back = back or (child.parent, _node(child, place))
                 fates.append(BACK)
                 continue

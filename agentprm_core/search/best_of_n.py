@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
-from agentprm_core.search.scorer import PrmScorer, Scorer
+from agentprm_core.search.scorer import Scorer
 from agentprm_core.types import Episode
 
 
@@ -60,16 +59,6 @@ class Chooser:
     def close(self, seat: int) -> Cost:
         read = self._scorer.close(self._scoring.pop(seat))
         return self._sampler.close(seat) + Cost(prm_read=read)
-
-
-class BestOfN(Chooser):
-    """A :class:`Chooser` whose scorer is a PRM."""
-
-    def __init__(self, sampler: Sampler, prm: Checkpoint, *, samples: int, prior: float = 0.0) -> None:
-        scorer = PrmScorer(
-            prm, slots=sampler.seats, context=sampler.context, max_action_tokens=sampler.max_action_tokens
-        )
-        super().__init__(sampler, scorer, samples, prior)
 
 
 def best_trajectories(episodes: Iterable[Episode], last_scores: Sequence[float]) -> list[Episode]:

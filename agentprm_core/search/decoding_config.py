@@ -1,22 +1,28 @@
 """Ways of playing by name: ``greedy``, ``sample``, ``best_of_16``, ``best_trajectory_of_16``, ``beam_4x4``,
-``lookahead_of_8x1``. A temperature may follow: ``best_of_16@0.7``.
+``lookahead_of_8x1``. A beam whose paths may return to states that they have been in is ``beam_4x4_back``.
+
+Searches are by the PRM. Another scorer in its place (:mod:`agentprm_core.search.scorers`) is named behind ``_by_``:
+``best_of_16_by_random``. A temperature may follow: ``best_of_16@0.7``, ``best_of_16_by_random@0.7``.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SEARCHES = ("best_of_n", "best_trajectory", "beam", "lookahead")
 """Those that a PRM chooses in."""
 METHODS = ("greedy", "sample", *SEARCHES)
+PRM = "prm"
+SCORERS = (PRM, "head", "trained_likelihood", "untrained_likelihood", "implicit", "constant", "random", "true_q")
+"""Who may choose in a search (:data:`agentprm_core.search.scorers.MAKERS`)."""
 CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 """Key-value caches that a way of playing keeps beside each other: the policy's, the PRM's, the imagined turns'."""
 
 _NAMES = {
     "best_of_n": r"best_of_(?P<n>\d+)",
     "best_trajectory": r"best_trajectory_of_(?P<n>\d+)",
-    "beam": r"beam_(?P<width>\d+)x(?P<samples>\d+)",
+    "beam": r"beam_(?P<width>\d+)x(?P<samples>\d+)(?P<back>_back)?",
     "lookahead": r"lookahead_of_(?P<n>\d+)x(?P<depth>\d+)",
     "greedy": "greedy",
     "sample": "sample",
@@ -36,10 +42,18 @@ class DecodingConfig:
     depth: int = 0
     temperature: float | None = None
     """Of samples; None: that of whoever asks."""
+    back: bool = False
+    """Of ``beam``: a path may go back to a state that it has been in."""
+    by: str = PRM
+    """Who chooses in a search, one of :data:`SCORERS`."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"{self.method!r} is not one of {', '.join(METHODS)}")
+        if self.by not in SCORERS:
+            raise ValueError(f"{self.by!r} is not one of {', '.join(SCORERS)}")
+        if self.by != PRM and self.method not in ("best_of_n", "beam"):
+            raise ValueError(f"{self.name}: only best_of_N and beam_NxM are played by another scorer than the PRM")
         if min(self.n, self.width, self.samples) < 1 or self.depth < 0:
             raise ValueError(f"{self.name}: needs numbers of at least 1, and a depth of at least 0")
         if self.method in ("best_of_n", "best_trajectory", "lookahead") and self.n < 2:
@@ -54,25 +68,31 @@ class DecodingConfig:
         plain = {
             "best_of_n": f"best_of_{self.n}",
             "best_trajectory": f"best_trajectory_of_{self.n}",
-            "beam": f"beam_{self.width}x{self.samples}",
+            "beam": f"beam_{self.width}x{self.samples}" + ("_back" if self.back else ""),
             "lookahead": f"lookahead_of_{self.n}x{self.depth}",
         }.get(self.method, self.method)
-        return plain + at
+        return plain + ("" if self.by == PRM else f"_by_{self.by}") + at
 
     @property
     def is_search(self) -> bool:
         return self.method in SEARCHES
+
+    def under(self, scorer: str) -> DecodingConfig:
+        """The same search with this scorer choosing. Raises ValueError where there is no such scorer."""
+        return replace(self, by=scorer)
 
 
 def decoding(name: str) -> DecodingConfig:
     """The way of playing of this name. Raises ValueError where there is none; says which forms there are."""
     plain, _, temperature = name.partition("@")
     at = float(temperature) if re.fullmatch(r"\d+(\.\d+)?", temperature) else None
+    search, named, scorer = plain.partition("_by_")
     for method, pattern in _NAMES.items():
-        if (found := re.fullmatch(pattern, plain)) and (at is None) == ("@" not in name):
-            sizes = {part: int(value) for part, value in found.groupdict().items()}
-            return DecodingConfig(method, **sizes, temperature=at)
+        if (found := re.fullmatch(pattern, search)) and (at is None) == ("@" not in name):
+            sizes = {part: int(value) for part, value in found.groupdict().items() if (value or "").isdigit()}
+            back = bool(found.groupdict().get("back"))
+            return DecodingConfig(method, **sizes, temperature=at, back=back, by=scorer if named else PRM)
     raise ValueError(
         f"{name!r} is not one of greedy, sample, best_of_N, best_trajectory_of_N, beam_NxM (N nodes, M samples of "
-        "each), lookahead_of_NxD (N samples, D steps ahead)"
+        "each), beam_NxM_back, lookahead_of_NxD (N samples, D steps ahead), best_of_N_by_SCORER, beam_NxM_by_SCORER"
     )

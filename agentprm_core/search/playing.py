@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,12 +18,13 @@ from agentprm_core.policy.server import Endpoint, ServerPlayer
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.rollout import Player, Start, play, starts
 from agentprm_core.search.beam import BeamSearch
-from agentprm_core.search.best_of_n import BestOfN, Chooser, best_trajectories
+from agentprm_core.search.best_of_n import Chooser, best_trajectories
 from agentprm_core.search.decoding_config import CACHES, DecodingConfig
 from agentprm_core.search.lookahead import Lookahead
 from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.recorded import Recorder
 from agentprm_core.search.scorer import PrmScorer
+from agentprm_core.search.scorers import Materials, scorer_of
 from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
 
@@ -96,6 +98,8 @@ class Search:
     """τ of score + τ log π̂, in all searches but ``best_trajectory``; 0 chooses by the score alone."""
     gamma: float = 1.0
     """Discount of ``lookahead``, and of the true Q."""
+    plays: int = 4
+    """Of the true Q: continuations of each candidate."""
 
     @property
     def name(self) -> str:
@@ -110,7 +114,8 @@ class Search:
 
     def slots(self, policy: Checkpoint) -> int:
         width = self.way.width if self.way.method == "beam" else 1
-        return self.settings.fitting(policy, CACHES.get(self.way.method, 1), width)
+        caches = CACHES.get(self.way.method, 1) + (self.way.by == "implicit")  # which reads two models beside
+        return self.settings.fitting(policy, caches, width)
 
     def sampler(self, policy: Checkpoint) -> Sampler:
         return self.settings.sampler(policy, self.sampling, self.slots(policy))
@@ -135,16 +140,15 @@ def play_games(
     if not search.way.is_search:
         played = _stepped(search.sampler(policy), starts(games, 1, seed), search.settings)
         return sorted(played, key=lambda episode: episode.game_id)
+    if method in ("best_of_n", "beam"):
+        return _searched(policy, prm, starts(games, 1, seed), search, recorder)
     if prm is None:
         raise ValueError(f"{method} needs a PRM to choose")
     if method == "lookahead":
         if world_model is None:
             raise ValueError("lookahead needs a world model")
         return _ahead(policy, prm, world_model, starts(games, 1, seed), search)
-    if method == "best_trajectory":
-        return best_of_each_game(play_trajectories(policy, games, search, seed), prm)
-    played = _searched(search.sampler(policy), prm, starts(games, 1, seed), search, recorder)
-    return sorted(played, key=lambda episode: episode.game_id)
+    return best_of_each_game(play_trajectories(policy, games, search, seed), prm)
 
 
 def play_trajectories(policy: Checkpoint, games: Sequence[Game], search: Search, seed: int) -> list[Episode]:
@@ -179,17 +183,8 @@ def search_digest(
 def play_headroom(policy: Checkpoint, games: Sequence[Game], search: Search, seed: int, plays: int) -> list[Episode]:
     """Best-of-N under the true Q, by ``plays`` continuations of each candidate: what choosing among its own samples can
     give a policy at all. What the continuations read counts as the PRM's, their actions as steps of the world."""
-    begun = starts(games, 1, seed)
-    oracle = TrueQ(
-        search.sampler(policy),
-        {start.seed: start.game for start in begun},
-        plays=plays,
-        gamma=search.gamma,
-        **search.settings.worlds,
-    )
-    played = _stepped(Chooser(search.sampler(policy), oracle, search.way.n), begun, search.settings)
-    spent = [replace(e, extra={**e.extra, "world_steps": e.length + oracle.steps[e.seed]}) for e in played]
-    return sorted(spent, key=lambda episode: episode.game_id)
+    by_returns = replace(search, way=search.way.under("true_q"), prior=0.0, plays=plays)
+    return play_games(policy, None, games, by_returns, seed)
 
 
 def play_served(endpoint: Endpoint, games: Sequence[Game], search: Search, seed: int) -> list[Episode]:
@@ -212,16 +207,34 @@ def mean_scores(prm: Checkpoint, episodes: Sequence[Episode]) -> dict[str, float
 
 
 def _searched(
-    sampler: Sampler, prm: Checkpoint, begun: list[Start], search: Search, recorder: Recorder | None
+    policy: Checkpoint, prm: Checkpoint | None, begun: list[Start], search: Search, recorder: Recorder | None
 ) -> list[Episode]:
-    way, settings = search.way, search.settings
+    way, settings, sampler = search.way, search.settings, search.sampler(policy)
+    materials = Materials(
+        policy=policy,
+        prm=prm,
+        seats=sampler.seats,
+        context=sampler.context,
+        max_action_tokens=settings.max_action_tokens,
+        starts=begun,
+        second=partial(search.sampler, policy),
+        plays=search.plays,
+        gamma=search.gamma,
+        world=settings.world,
+        max_turns=settings.max_turns,
+    )
+    scorer = scorer_of(way.by, materials)
     if way.method == "beam":
-        room = {"context": sampler.context, "max_action_tokens": settings.max_action_tokens}
-        scorer = PrmScorer(prm, slots=sampler.seats, **room)
         sizes = {"width": way.width, "samples": way.samples}
-        beam = BeamSearch(sampler, scorer, **sizes, prior=search.prior, recorder=recorder)
-        return list(beam.search(begun, **settings.worlds))
-    return _stepped(BestOfN(sampler, prm, samples=way.n, prior=search.prior), begun, settings)
+        beam = BeamSearch(sampler, scorer, **sizes, prior=search.prior, back=way.back, recorder=recorder)
+        played = list(beam.search(begun, **settings.worlds))
+    else:
+        played = _stepped(Chooser(sampler, scorer, way.n, search.prior), begun, settings)
+    if isinstance(scorer, TrueQ):  # its plays are steps in worlds too
+        played = [
+            replace(e, extra=e.extra | {"world_steps": e.extra["world_steps"] + scorer.steps[e.seed]}) for e in played
+        ]
+    return sorted(played, key=lambda episode: episode.game_id)
 
 
 def _stepped(player: Player, begun: list[Start], settings: PlaySettings) -> list[Episode]:

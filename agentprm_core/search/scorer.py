@@ -6,7 +6,7 @@ those of many states in one call, and their scores are taken at the actions' end
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol
@@ -64,12 +64,25 @@ class _Round:
 
 
 class PrmScorer:
-    """Q_φ(s, a) in (0, 1) of a PRM, for up to ``slots`` conversations of ``context`` tokens."""
+    """Q_φ(s, a) = σ(w·h + κ log π_φ(a | s)) in (0, 1) of a PRM (:mod:`agentprm_core.prm.model`), for up to ``slots``
+    conversations of ``context`` tokens. Or one of its two terms alone."""
 
-    def __init__(self, prm: Checkpoint, *, slots: int, context: int, max_action_tokens: int) -> None:
+    def __init__(
+        self,
+        prm: Checkpoint,
+        *,
+        slots: int,
+        context: int,
+        max_action_tokens: int,
+        head: bool = True,
+        likelihood: float | None = None,
+    ) -> None:
+        """``head``: whether the value head w·h counts. ``likelihood``: κ in the place of the PRM's own. Without the
+        head the model may also be a policy, which has none."""
         self._room = max(BRANCH_ROOM, max_action_tokens + 1)
         self._talks = Conversations(prm, slots=slots, context=context, branch_room=self._room)
-        self._reserve, self._likelihood = max_action_tokens, likelihood_weight(prm.model)
+        self._reserve, self._head = max_action_tokens, head
+        self._likelihood = likelihood_weight(prm.model) if likelihood is None else likelihood
         self._spell = lru_cache(maxsize=SPELT)(partial(action_tokens, prm.renderer))
         self._open: dict[int, Conversation] = {}
 
@@ -96,7 +109,17 @@ class PrmScorer:
         return talk.read
 
     def score(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
-        """Sigmoid of the PRM's logit of each candidate (:mod:`agentprm_core.prm.model`)."""
+        """Sigmoid of the PRM's logit of each candidate."""
+        return self._told(asked, torch.sigmoid)
+
+    def logits(self, asked: Sequence[tuple[int, Sequence[Decision]]]) -> list[list[float]]:
+        """The logits themselves."""
+        return self._told(asked, torch.clone)
+
+    def _told(
+        self, asked: Sequence[tuple[int, Sequence[Decision]]], told: Callable[[torch.Tensor], torch.Tensor]
+    ) -> list[list[float]]:
+        """What ``told`` makes of the logits."""
         rounds = [
             _Round(self._open[seat], [self._spell(c.action, c.reason) for c in candidates], [])
             for seat, candidates in asked
@@ -104,18 +127,18 @@ class PrmScorer:
         left = [one for one in rounds if one.branches]
         while left:
             reading = {one.talk for one in left}
-            self._read([one for one in left if one.talk.known or self._talks.share(one.talk, reading)])
+            self._read([one for one in left if one.talk.known or self._talks.share(one.talk, reading)], told)
             left = [one for one in left if one.branches]
         return [one.scores for one in rounds]
 
-    def _read(self, rounds: list[_Round]) -> None:
+    def _read(self, rounds: list[_Round], told: Callable[[torch.Tensor], torch.Tensor]) -> None:
         extensions: list[Extension] = []
         for one in rounds:
             now = self._fitting(one.branches)
             whole = self._likelihood > 0  # then what its tokens are predicted from is read too
             extensions.append(self._talks.extension(one.talk, 0, (), reads=int(whole), branches=now, throughout=whole))
             one.branches = one.branches[len(now) :]
-        scores = iter(self._logits(extensions).sigmoid().tolist())
+        scores = iter(told(self._logits(extensions)).tolist())
         for one, extension in zip(rounds, extensions):
             one.scores += [next(scores) for _ in extension.branches]
 
@@ -138,8 +161,8 @@ class PrmScorer:
                 ends.append(len(ids) - 1)
                 spans.append(len(branch))
         ids, parents, end_B, span_B = (torch.tensor(x, device=runner.device) for x in (ids, parents, ends, spans))
-        score_B = runner.head(hidden_RW.index_select(0, end_B))[:, 0]
-        return score_B + self._likelihood * runner.log_likelihood(hidden_RW, ids, parents, end_B, span_B)
+        spoken_B = self._likelihood * runner.log_likelihood(hidden_RW, ids, parents, end_B, span_B)
+        return runner.head(hidden_RW.index_select(0, end_B))[:, 0] + spoken_B if self._head else spoken_B
 
     def _fitting(self, branches: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """As many as there is room for, at least one."""

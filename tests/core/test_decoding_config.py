@@ -4,14 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentprm_core.search.decoding_config import DecodingConfig, decoding
+from agentprm_core.search.decoding_config import SCORERS, DecodingConfig, decoding
 
 sizes = st.integers(2, 99)
 temperatures = st.none() | st.sampled_from([0.1, 0.25, 0.7, 1.0, 1.5, 10.0])
+scorers = st.sampled_from(SCORERS)
 ways = st.one_of(
     st.builds(DecodingConfig, st.sampled_from(["greedy", "sample"]), temperature=temperatures),
-    st.builds(DecodingConfig, st.sampled_from(["best_of_n", "best_trajectory"]), n=sizes, temperature=temperatures),
-    st.builds(DecodingConfig, st.just("beam"), width=sizes, samples=sizes, temperature=temperatures),
+    st.builds(DecodingConfig, st.just("best_trajectory"), n=sizes, temperature=temperatures),
+    st.builds(DecodingConfig, st.just("best_of_n"), n=sizes, temperature=temperatures, by=scorers),
+    st.builds(
+        DecodingConfig,
+        st.just("beam"),
+        width=sizes,
+        samples=sizes,
+        temperature=temperatures,
+        back=st.booleans(),
+        by=scorers,
+    ),
     st.builds(DecodingConfig, st.just("lookahead"), n=sizes, depth=st.integers(0, 9), temperature=temperatures),
 )
 
@@ -29,6 +39,12 @@ def test_a_name_comes_back_as_what_it_was(way):
         ("best_of_16@0.7", DecodingConfig("best_of_n", n=16, temperature=0.7)),
         ("best_trajectory_of_4", DecodingConfig("best_trajectory", n=4)),
         ("beam_1x16", DecodingConfig("beam", width=1, samples=16)),
+        ("beam_4x2_back", DecodingConfig("beam", width=4, samples=2, back=True)),
+        ("beam_1x16_back_by_random", DecodingConfig("beam", width=1, samples=16, back=True, by="random")),
+        (
+            "best_of_8_by_untrained_likelihood@0.7",
+            DecodingConfig("best_of_n", n=8, by="untrained_likelihood", temperature=0.7),
+        ),
         ("lookahead_of_8x1@1", DecodingConfig("lookahead", n=8, depth=1, temperature=1.0)),
     ],
 )
@@ -39,7 +55,8 @@ def test_names(name, way):
 
 
 @pytest.mark.parametrize("name", ["", "best_of", "beam_4", "beam_4x", "best_of_-2", "best_of_16@", "best_of_16@hot",
-                                  "best_of_16@-1", "best_of_16@0.7@0.8", "Greedy", "best_of_16 "])  # fmt: skip
+                                  "best_of_16@-1", "best_of_16@0.7@0.8", "Greedy", "best_of_16 ", "best_of_16_back",
+                                  "best_of_16@0.7_by_random"])  # fmt: skip
 def test_a_name_that_there_is_not_says_which_there_are(name):
     with pytest.raises(ValueError, match=r"is not one of greedy, sample, best_of_N, .*lookahead_of_NxD"):
         decoding(name)
@@ -52,6 +69,9 @@ def test_a_name_that_there_is_not_says_which_there_are(name):
         ("best_trajectory_of_1", "best_trajectory_of_1: needs at least 2 to choose among"),
         ("beam_1x1", "beam_1x1: of one sample nothing is chosen"),
         ("beam_0x4", "beam_0x4: needs numbers of at least 1"),
+        ("best_of_4_by_chance", "'chance' is not one of prm, head, trained_likelihood"),
+        ("beam_4x4_by_", "'' is not one of prm, head"),
+        ("sample_by_random", "sample_by_random: only best_of_N and beam_NxM are played by another scorer than the PRM"),
     ],
 )
 def test_what_chooses_nothing_is_refused(name, message):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from agentprm_core.evaluate import OUTCOMES, outcomes_table, paired_test, summary, wilson, wins
+from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, summary, wilson, wins
 from agentprm_core.policy.sampler import Cost
 from agentprm_core.types import Episode, Game, Turn
 
@@ -63,6 +63,37 @@ def test_the_interval_of_a_difference_by_hand():
     found = paired_test(before, after)
     assert (found.gained, found.lost, found.difference) == (15, 5, 0.1)
     assert found.ci_high - found.difference == pytest.approx(1.959964 * math.sqrt(20 - 100 / 100) / 100, rel=1e-6)
+
+
+def test_mcnemar_by_hand():
+    """Five games gained and none lost: 2 · (½)⁵. Its interval leaves out 0 and its p-value does not reach 0.05."""
+    before = {str(i): i >= 5 for i in range(200)}
+    found = paired_test(before, dict.fromkeys(before, True))
+    assert (found.gained, found.lost, found.p_value) == (5, 0, 0.0625)
+    assert found.ci_low > 0
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx(
+        [0.03, 0.06, 0.06, 0.02]
+    )  # Holm's own order: 4, 3, 2, 1 times
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+    assert (holm([0.2]), holm([])) == ([0.2], [])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_rejects_what_its_step_down_rejects(p_values):
+    """At every level the corrected values say what the procedure says: from the smallest on, as long as p ≤ α/(m−k)."""
+    corrected = holm(p_values)
+    assert all(p <= q <= 1 for p, q in zip(p_values, corrected))
+    m = len(p_values)
+    for alpha in (0.01, 0.05, 0.2):
+        rejected, order = set(), sorted(range(m), key=lambda i: p_values[i])
+        for k, number in enumerate(order):
+            if p_values[number] * (m - k) > alpha:
+                break
+            rejected.add(number)
+        assert {i for i in range(m) if corrected[i] <= alpha} == rejected
 
 
 def test_policies_are_compared_on_the_same_games_only():

@@ -8,7 +8,7 @@ from agentprm_core.credit.split import validation_games
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import paired_test
 from agentprm_core.methods import trust
-from agentprm_core.search import best_of_n
+from agentprm_core.search import scorers
 from tests.core.given import given, know, write_games
 from tests.model import toy
 
@@ -50,7 +50,7 @@ RANKING = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs":
 
 @pytest.mark.parametrize("right", [True, False])
 def test_a_prm_that_knows_gains_and_one_that_misleads_loses(tmp_path, monkeypatch, right):
-    monkeypatch.setattr(best_of_n, "PrmScorer", lambda prm, **_: Scores(right))
+    monkeypatch.setattr(scorers, "PrmScorer", lambda prm, **_: Scores(right))
     policy = toy.policy()
     found = trust.gain(given(tmp_path, prior=0.1), policy, policy, [toy.game(n) for n in range(80)])
     assert found.games == 80

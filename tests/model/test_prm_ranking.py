@@ -62,8 +62,29 @@ def test_nothing_to_compare_is_not_better_than_chance():
 
 
 def test_lengths_must_agree():
-    with pytest.raises(ValueError, match="2 states, 2 rows of returns and 1 scores"):
+    with pytest.raises(ValueError, match="2 states, 2 rows of returns, 1 scores and 2 games"):
         ranking_accuracy(["a", "b"], np.zeros((2, 6)), np.zeros(1), seed=0)
+
+
+def test_states_of_one_game_are_drawn_together():
+    """Ten copies of a game's state are no more evidence than one; as states of ten games they would be. The interval
+    against a bootstrap by hand."""
+    rng = np.random.default_rng(1)
+    game, q_G2, score_G2 = np.repeat(np.arange(40), 2), rng.random((40, 2)), rng.random((40, 2))
+    few = ranking_accuracy(game, q_G2.reshape(-1, 1), score_G2.ravel(), seed=2, game_N=game)
+    state = np.arange(400).repeat(2)  # the ten copies of game 0, then those of game 1 …
+    copies = (state, q_G2.repeat(10, axis=0).reshape(-1, 1), score_G2.repeat(10, axis=0).ravel())
+    together, apart = (ranking_accuracy(*copies, seed=2, game_N=names) for names in (state // 10, None))
+    for name in ("accuracy", "accuracy_low", "accuracy_high"):
+        assert together[name] == pytest.approx(few[name])
+    assert together["states"] == apart["states"] == 10 * few["states"] == 400
+    width, narrow = (found["accuracy_high"] - found["accuracy_low"] for found in (together, apart))
+    assert narrow == pytest.approx(width / 10**0.5, rel=0.2)
+    right_G = (q_G2[:, 0] > q_G2[:, 1]) == (score_G2[:, 0] > score_G2[:, 1])
+    drawn = [rng.choice(right_G, 40).mean() for _ in range(4000)]
+    assert [few["accuracy_low"], few["accuracy_high"]] == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.03)
+    chosen = [choice_gain(*copies, seed=2, game_N=names) for names in (state // 10, None)]
+    assert chosen[0]["gain"] == chosen[1]["gain"] and chosen[0]["gain_low"] < chosen[1]["gain_low"]
 
 
 def plays(worth: float, states=800, actions=3, count=6):

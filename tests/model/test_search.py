@@ -13,7 +13,7 @@ from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
 from agentprm_core.search.beam import BeamSearch
-from agentprm_core.search.best_of_n import BestOfN, Chooser, best_trajectories, judged, ranked
+from agentprm_core.search.best_of_n import Chooser, best_trajectories, judged, ranked
 from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.scorer import PrmScorer
 from agentprm_core.types import Episode, Turn
@@ -99,7 +99,7 @@ def test_more_candidates_than_there_is_room_for_are_scored_in_rounds(likelihood)
 
 
 def test_best_of_n_plays_the_best_of_its_samples(toy_engine, prm):
-    for episode in played(BestOfN(sampler(), prm, samples=6), toy_engine):
+    for episode in played(Chooser(sampler(), scorer(prm), 6), toy_engine):
         again = sampler(slots=1)
         seat = again.open(episode.seed)
         for t, turn in enumerate(episode.turns):
@@ -122,13 +122,13 @@ def test_with_a_large_prior_the_commonest_sample_is_played(toy_engine, prm):
 
 
 def test_best_of_one_is_sampling(toy_engine, prm):
-    assert played(BestOfN(sampler(), prm, samples=1), toy_engine) == played(sampler(), toy_engine)
+    assert played(Chooser(sampler(), scorer(prm), 1), toy_engine) == played(sampler(), toy_engine)
 
 
 @pytest.mark.parametrize("constrained", [True, False])
 def test_best_of_n_is_the_same_in_any_batch(toy_engine, prm, constrained):
     runs = [
-        played(BestOfN(sampler(slots=slots, constrained=constrained), prm, samples=3), toy_engine, max_turns=4)
+        played(Chooser(sampler(slots=slots, constrained=constrained), scorer(prm), 3), toy_engine, max_turns=4)
         for slots in (1, 5)
     ]
     assert runs[0] == runs[1]
@@ -253,7 +253,7 @@ def test_a_beam_of_width_1_is_best_of_n_that_does_not_go_back(toy_engine, prm, p
     """The two part where Best-of-N's choice leads to a state that the path has been in, and nowhere before."""
     beam = BeamSearch(sampler(), scorer(prm), width=1, samples=6, prior=prior)
     found = sorted(beam.search(starts(GAMES, 1, 4), world_name=toy_engine, max_turns=6), key=lambda e: e.game_id)
-    best = played(BestOfN(sampler(), prm, samples=6, prior=prior), toy_engine, max_turns=6)
+    best = played(Chooser(sampler(), scorer(prm), 6, prior=prior), toy_engine, max_turns=6)
     shared = []
     for game, ours, theirs in zip(GAMES, found, best, strict=True):
         same = next((t for t, (a, b) in enumerate(zip(ours.turns, theirs.turns)) if a != b), None)
@@ -396,7 +396,7 @@ def test_widths_out_of_range_are_refused(prm):
     with pytest.raises(ValueError, match="at least 1 × 1, not 0 × 4"):
         BeamSearch(sampler(), scorer(prm), width=0, samples=4)
     with pytest.raises(ValueError, match="at least one sample, not 0"):
-        BestOfN(sampler(), prm, samples=0)
+        Chooser(sampler(), scorer(prm), 0)
 
 
 def test_a_world_that_cannot_be_cloned_is_refused_by_name_and_best_of_n_plays_it(toy_engine, prm, monkeypatch):
@@ -405,4 +405,4 @@ def test_a_world_that_cannot_be_cloned_is_refused_by_name_and_best_of_n_plays_it
     said = "env.world: toy cannot be cloned, which beam search needs; Best-of-N by turn needs no clones"
     with pytest.raises(DataError, match=said):
         searched(prm, toy_engine, 2, 2)
-    assert len(played(BestOfN(sampler(), prm, samples=2), toy_engine, GAMES, max_turns=3)) == len(GAMES)
+    assert len(played(Chooser(sampler(), scorer(prm), 2), toy_engine, GAMES, max_turns=3)) == len(GAMES)
