@@ -157,7 +157,8 @@ def branches(
 def play_figures(episodes: Sequence[Episode], tried: pa.Table, max_turns: int) -> dict:
     """What the rollouts came to."""
     turns = [turn for episode in episodes for turn in episode.turns[episode.start :]]
-    states = {(row["game_id"], row["episode"], row["turn"]) for row in tried.to_pylist()}
+    branched = tried.to_pylist()
+    states = {(row["game_id"], row["episode"], row["turn"]) for row in branched}
     return {
         "games": len({episode.game_id for episode in episodes}),
         "episodes": len(episodes),
@@ -169,6 +170,8 @@ def play_figures(episodes: Sequence[Episode], tried: pa.Table, max_turns: int) -
         "truncated": sum(not e.won and e.length < max_turns for e in episodes) / len(episodes),
         "branch_states": len(states),
         "branch_plays": tried.num_rows,
+        "episodes_played": len(episodes) + len(branched),
+        "turns_played": len(turns) + sum(row["length"] + 1 for row in branched),
     }
 
 

@@ -19,7 +19,7 @@ def work(stage: Stage) -> None:
     found = method_module(config.name).collect(config, given(stage))
     stage.gate(found.checks)
     write_table(found.table, layout.collected(i))
-    stage.report(found.figures)
+    stage.report(found.figures | found.played.figures)
     stage.wrote(layout.collected(i))
 
 

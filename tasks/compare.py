@@ -28,7 +28,7 @@ def work(stage: Stage) -> None:
     outcomes = pa.concat_tables(read_table(layout.outcomes(i), OUTCOMES) for i in iterations)
     rows = compared(outcomes)
     for row in rows:
-        row["seconds"] = campaign.seconds_of(row["iteration"])
+        row |= campaign.budget_of(row["iteration"]) | {"seconds": campaign.seconds_of(row["iteration"])}
     write_json(rows, layout.ITERATIONS)
     decide = deciding(rows, stage.params.evaluate.decoding[0])
     pictures = campaign.draw(rows, decide, stage.params)

@@ -29,7 +29,8 @@ def work(stage: Stage) -> None:
         raise StageError(f"the expert won none of {len(played)} games")
     write_table(episodes_to_table(won, iteration=0, method="expert", policy="expert"), layout.DEMOS)
     actions = sum(episode.length for episode in won) / len(won)
-    stage.report({"games": len(played), "success": len(won) / len(played), "mean_actions": actions})
+    budget = {"episodes_played": len(played), "turns_played": sum(episode.length for episode in played)}
+    stage.report({"games": len(played), "success": len(won) / len(played), "mean_actions": actions, **budget})
     stage.wrote(layout.DEMOS)
 
 

@@ -27,7 +27,7 @@ def work(stage: Stage) -> None:
         digest = save_checkpoint(updated.model, data.trainee.tokenizer, folder, **told)
     write_json(curve, layout.PLOTS / f"policy-{i}.json")
     monitor = {"monitor": updated.alarm} if updated.alarm else {}
-    stage.report_training({**updated.figures, **monitor, "last": curve[-1]}, curve)
+    stage.report_training({**updated.figures, **updated.played.figures, **monitor, "last": curve[-1]}, curve)
     if updated.alarm:
         _tell(stage, updated.alarm)
     with stage.tracking():

@@ -25,8 +25,9 @@ from agentprm_core.types import Episode
 def train_dpo_trl(
     episodes: Sequence[Episode], policy: Checkpoint, prm: Checkpoint, settings: DpoSettings, scratch: Path
 ) -> tuple[PreTrainedModel, dict]:
-    """Train ``policy.model`` in place. Returns it, and ``steps``, ``loss``, ``curve``, ``pairs``, ``seconds`` and
-    ``resumed_from``, which is 0: a killed run begins anew.
+    """Train ``policy.model`` in place. Returns it, and ``steps``, ``loss``, ``curve``, ``pairs``, ``tokens_trained``
+    (as many as its steps' rows have on average), ``seconds``, and ``resumed_from``, which is 0: a killed run begins
+    anew.
 
     Raises:
         DataError: no two actions that differ in score.
@@ -45,12 +46,15 @@ def train_dpo_trl(
     trainer = dpo_trainer(rows, policy, settings, scratch)
     start = time.perf_counter()
     trainer.train()
+    steps, each = trainer.state.global_step, sum(map(_tokens, rows)) / len(rows)
+    per_step = trainer.args.per_device_train_batch_size * trainer.args.gradient_accumulation_steps
     curve = [entry for entry in trainer.state.log_history if "loss" in entry]
     return policy.model, {
-        "steps": trainer.state.global_step,
+        "steps": steps,
         "loss": curve[-1]["loss"],
         "curve": curve,
         "pairs": counts.pairs,
+        "tokens_trained": round(steps * per_step * each),
         "seconds": time.perf_counter() - start,
         "resumed_from": 0,
     }
@@ -68,13 +72,18 @@ def plain_rows(episodes: Sequence[Episode], pairs: Sequence[Sequence[Pair]], pol
     return rows
 
 
+def _tokens(row: dict) -> int:
+    """Of a pair, each action with its whole history."""
+    return 2 * len(row["prompt_ids"]) + len(row["chosen_ids"]) + len(row["rejected_ids"])
+
+
 def dpo_trainer(rows: Sequence[dict], policy: Checkpoint, settings: DpoSettings, scratch: Path):
     """A ``trl.DPOTrainer`` over the rows, as many a batch as ``batch_tokens`` hold on average."""
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer  # pyright: ignore[reportPrivateImportUsage]: it imports them lazily
 
     assert settings.steps is not None, "the update is so many steps, not epochs"
-    tokens = sum(2 * len(r["prompt_ids"]) + len(r["chosen_ids"]) + len(r["rejected_ids"]) for r in rows) / len(rows)
+    tokens = sum(map(_tokens, rows)) / len(rows)
     arguments = DPOConfig(
         output_dir=str(scratch),
         beta=settings.beta,

@@ -144,12 +144,25 @@ class TrainedPrm:
 
 
 @dataclass(frozen=True)
+class Played:
+    """What was played beside the rollouts of the stage ``rollout``."""
+
+    episodes: int = 0
+    turns: int = 0
+
+    @property
+    def figures(self) -> dict[str, int]:
+        return {"episodes_played": self.episodes, "turns_played": self.turns}
+
+
+@dataclass(frozen=True)
 class Collected:
     """What an update learns from."""
 
     table: pa.Table
     figures: dict
     checks: Sequence[Check]
+    played: Played = Played()
 
 
 @dataclass(frozen=True)
@@ -157,5 +170,6 @@ class Updated:
     model: PreTrainedModel
     figures: dict
     """As :func:`agentprm_core.training.trainer.fit` returns them, the curve among them."""
+    played: Played = Played()
     alarm: dict = field(default_factory=dict)
     """What a monitor of the update found, if one looked (:mod:`agentprm_core.improve.monitor`)."""

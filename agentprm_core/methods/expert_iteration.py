@@ -27,7 +27,7 @@ from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_
 from agentprm_core.draws import share_of
 from agentprm_core.improve.rft import expert_like, successes
 from agentprm_core.kept import kept
-from agentprm_core.methods.base import Collected, Given, Updated
+from agentprm_core.methods.base import Collected, Given, Played, Updated
 from agentprm_core.methods.trust import trusted
 from agentprm_core.methods.update_base import UpdateConfig, imitate
 from agentprm_core.search.decoding_config import decoding
@@ -84,7 +84,7 @@ def collect(config: Config, given: Given) -> Collected:
         tables.append(kept(given.scratch / f"{name}.parquet", EPISODES, play))
     table = pa.concat_tables(tables)
     checks = rollouts_suite(table, policy=given.policy.digest, episodes_per_game=1, searched=True)
-    return Collected(table, _figures(table) | shown, checks)
+    return Collected(table, _figures(table) | shown, checks, Played(len(games), table.num_rows))
 
 
 def update(config: Config, given: Given) -> Updated:

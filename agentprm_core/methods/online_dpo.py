@@ -97,7 +97,7 @@ def update(config: Config, given: Given) -> Updated:
     if config.anchor == "first":
         anchor = load_checkpoint(given.folders.first_policy).model  # on the CPU: only its weights are copied
     model, figures = train_online_dpo(visited, given.trainee, given.prm, settings, given.scratch, watching, anchor)
-    return Updated(model, figures, verdict(watching[0].looks) if watching else {})
+    return Updated(model, figures, alarm=verdict(watching[0].looks) if watching else {})
 
 
 def dpo_settings(config: Config, given: Given) -> DpoSettings:

@@ -69,6 +69,7 @@ def label(config: Config, given: Given) -> Labels:
     figures = {
         "turns": labels.num_rows,
         "plays": pc.sum(labels["visits"]).as_py(),  # pyright: ignore[reportAttributeAccessIssue]: made at import
+        "episodes_played": pc.sum(labels["visits"]).as_py(),  # pyright: ignore[reportAttributeAccessIssue]: made at import
         "turns_played": pc.sum(labels["played"]).as_py(),  # pyright: ignore[reportAttributeAccessIssue]: made at import
         "q_mean": pc.mean(labels["q"]).as_py(),  # pyright: ignore[reportAttributeAccessIssue]: made at import
         "q_std": pc.stddev(labels["q"]).as_py(),  # pyright: ignore[reportAttributeAccessIssue]: made at import

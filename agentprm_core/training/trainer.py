@@ -109,6 +109,7 @@ class EpisodeTrainer(Generic[S]):
         self.log: list[dict] = []
         self._sums: dict[str, Any] = {}
         """By name (sum, count): a list, or a tensor of two where a state was loaded."""
+        self._tokens = torch.zeros((), dtype=torch.float64, device=model.device)
 
     def beside(self) -> dict:
         """What :meth:`again` takes beside model, rows, settings and scratch, as JSON."""
@@ -123,6 +124,11 @@ class EpisodeTrainer(Generic[S]):
         """Named tensors that decide the run beside settings and rows: a state in scratch is resumed from if all are the
         same."""
         return [self.model.state_dict()]
+
+    @property
+    def tokens(self) -> int:
+        """That all processes have read in the steps taken."""
+        return int(self._tokens)
 
     def due(self, step: int) -> list[list[int]]:
         """The rows of each batch of this process in ``step``."""
@@ -147,6 +153,7 @@ class EpisodeTrainer(Generic[S]):
         if state is not None:
             said, self._sums = load_state(state, self._learner)
             self.step, self.log, ended = step_of(state), said["log"], said["ended"]
+            self._tokens += said["tokens"]
         with packed_attention(self.model), computing_in(self.model, self.settings.precision):
             self._train(ended)
         self.model.eval()
@@ -176,7 +183,10 @@ class EpisodeTrainer(Generic[S]):
     def _take_step(self, model: torch.nn.Module) -> torch.Tensor:
         """One optimizer step; the length of its gradient."""
         batches, count = self.batches(self.step), self.processes.count
-        weight = self.processes.sum(torch.stack([batch.columns.loss_weight.sum() for batch in batches]).sum())
+        weight = torch.stack([batch.columns.loss_weight.sum() for batch in batches]).sum()
+        tokens = weight.new_tensor(sum(len(batch.input_ids) for batch in batches))
+        weight, tokens = self.processes.sum(torch.stack([weight, tokens]))
+        self._tokens += tokens
         said = torch.zeros((), device=self.processes.device)
         for number, batch in enumerate(batches, 1):
             waits = number < len(batches)
@@ -219,7 +229,7 @@ class EpisodeTrainer(Generic[S]):
             return
         if "loss" in self._sums:
             self._check(float(self.processes.sum(self._sums["loss"][0])))
-        said = {"log": self.log, "ended": last}
+        said = {"log": self.log, "ended": last, "tokens": self.tokens}
         own = {name: torch.stack([x.cpu() for x in pair]) for name, pair in self._sums.items()}
         save_state(self.scratch / f"checkpoint-{self.step}", self._learner, said, own)
 
@@ -240,7 +250,8 @@ def fit(trainer: EpisodeTrainer) -> dict:
     """Train to the end, from the last state in scratch if this very run left one. Returns what happened.
 
     Keys: ``steps``, ``rows``, ``loss`` (mean of the last logged stretch), ``curve`` (list of {step, loss, …}),
-    ``tokens`` (of the rows, over all epochs and processes), ``seconds`` and ``resumed_from`` (step).
+    ``tokens`` (of the rows, over all epochs and processes), ``tokens_trained`` (that the steps taken read, branches and
+    all), ``seconds`` and ``resumed_from`` (step).
 
     Raises:
         FloatingPointError: a loss that is not finite.
@@ -254,6 +265,7 @@ def fit(trainer: EpisodeTrainer) -> dict:
         "loss": curve[-1]["loss"],
         "curve": curve,
         "tokens": sum(len(trainer.rows[i]) for batch in trainer.plan for i in batch),
+        "tokens_trained": trainer.tokens,
         "seconds": time.perf_counter() - start,
         "resumed_from": resumed_from,
     }

@@ -32,6 +32,16 @@ def seconds_of(iteration: int) -> float | None:
     return sum(timing["seconds"] for timing in timings) if len(timings) == len(names) else None
 
 
+BUDGET = ("episodes_played", "tokens_trained")
+
+
+def budget_of(iteration: int) -> dict[str, int]:
+    """What those stages played and trained on, evaluation left out: sums of the figures of these names."""
+    slugs = [name.replace("@", "-") for name in stages_of(iteration) if not name.startswith("evaluate")]
+    figures = [read_json(layout.metrics(slug)) for slug in slugs]
+    return {name: sum(of_stage.get(name, 0) for of_stage in figures) for name in BUDGET}
+
+
 def draw(rows: Sequence[dict], deciding: Sequence[dict], params: Params) -> list[Path]:
     """The pictures' paths. ``deciding``: the rows of one split and way of playing."""
     prms = {int(i): read_json(layout.metrics(f"prm-{i}")) for i in params.iterations}

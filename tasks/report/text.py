@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from agentprm_core.improve.monitor import described
 from tasks.frame.clock import ORCHESTRATION
 
+BUDGET = ("episodes played", "tokens trained", "seconds")
+"""Columns of what it took to make the iteration's policy; the seconds are with its evaluation."""
+
 
 def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | None]) -> str:
     """What the stage prints: every row with its interval and paired test, then where the stages' time went."""
     head = ("iteration", "split", "decoding", "games", "success", "95 % interval", "v. before", "p", "actions")
-    head += ("inadmissible", "seconds")
+    head += ("inadmissible", *BUDGET)
     table = [[str(cell) for cell in _cells(row)] for row in rows]
     stages = ("stage", "seconds", "orchestration", *ORCHESTRATION)
     times = [
@@ -26,7 +29,7 @@ def iteration_report(iteration: int, rows: Sequence[Mapping], figures: Mapping[s
     """Markdown: success of the iteration's policy, and the figures of each stage that made it."""
     own = [row for row in rows if row["iteration"] == iteration]
     head = ("split", "decoding", "games", "success", "95 % interval", "v. iteration before", "p", "actions")
-    head += ("inadmissible", "seconds")
+    head += ("inadmissible", *BUDGET)
     lines = [f"# Iteration {iteration}", "", *_markdown(head, ([*_cells(row)][1:] for row in own)), ""]
     lines += [line for stage, values in figures.items() for line in _flagged(stage, values.get("monitor"))]
     kinds = [row for row in own if row["decoding"] == "greedy"] or own[:1]
@@ -51,6 +54,8 @@ def _cells(row: Mapping) -> Iterable[object]:
     yield f"{paired['p_value']:.3g}" if paired else ""
     yield f"{row['mean_actions']:.1f}"
     yield f"{row['inadmissible']:.1%}"
+    yield f"{row['episodes_played']:,}"
+    yield f"{row['tokens_trained']:,}"
     yield "" if row["seconds"] is None else f"{row['seconds']:.0f}"
 
 

@@ -173,6 +173,7 @@ def test_the_clock_books_time_to_names(tmp_path, monkeypatch):
 ROW = {
     "iteration": 1, "split": "unseen", "decoding": "greedy", "constrained": False, "games": 40, "success": 0.5,
     "ci_low": 0.35, "ci_high": 0.65, "mean_actions": 12.25, "inadmissible": 0.1, "seconds": None,
+    "episodes_played": 3600, "tokens_trained": 1234567,
     "by_kind": {"pick_and_place_simple": {"games": 40, "success": 0.5}},
     "paired": {"difference": 0.25, "gained": 12, "lost": 2, "p_value": 0.0129},
 }  # fmt: skip
@@ -182,6 +183,7 @@ def test_the_printed_table_and_the_report():
     timings = {"games": {"seconds": 9.0, "orchestration": 3.0, "launch": 1, "tracking": 1, "gates": 1}, "demos": None}
     text = iterations_text([ROW], timings)
     assert "unseen  greedy, free  40     50.0%    35.0% – 65.0%  +25.0 (12 won, 2 lost)  0.0129  12.2" in text
+    assert text.splitlines()[1].endswith("10.0%         3,600            1,234,567")
     assert [line.split() for line in text.splitlines()][-1] == ["games", "9.0", "3.0", "1.0", "1.0", "1.0"]
     report = iteration_report(1, [ROW], {"prm-1": {"ranking": {"accuracy": 0.61}, "curve": [1, 2], "name": "x"}})
     assert report.startswith("# Iteration 1\n")
