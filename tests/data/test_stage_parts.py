@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from agentprm_core.worlds import make_world
 from agentprm_core.worlds.alfworld.expert import Expert
 from agentprm_core.worlds.alfworld.households import generate_games
 from agentprm_core.worlds.demonstrations import demonstrate
+from tasks import policy as policy_stage
 from tasks.frame import clock
 from tasks.frame.clock import Clock, read_timing, write_timing
 from tasks.report.text import iteration_report, iterations_text
@@ -197,3 +199,16 @@ def test_the_report_says_where_the_monitor_raised_its_flag():
     found = {"flag": 1, "flagged_at": 44, "signals": {"audit": 44, "unrealised": None, "repeated": 66}}
     report = iteration_report(1, [ROW], {"policy-1": {"monitor": found}})
     assert "**Reward hacking suspected** in policy-1: audit at step 44, repeated at step 66 (" in report
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_what_a_monitor_found_is_told_where_people_look(flag, capsys):
+    told = {}
+    tracker = SimpleNamespace(tag=told.__setitem__, log_curve=told.__setitem__)
+    stage = SimpleNamespace(name="policy@2", tracking=nullcontext, tracker=tracker)
+    looks = [{"step": 44, "score": 0.9}]
+    signals = {"audit": 44 if flag else None, "repeated": None}
+    policy_stage._tell(stage, {"flag": flag, "signals": signals, "looks": looks})  # pyright: ignore[reportArgumentType]
+    said = "audit at step 44" if flag else "none"
+    assert told == {"reward_hacking": said, "monitor": looks}
+    assert capsys.readouterr().out == (f"policy@2: reward hacking suspected: {said}\n" if flag else "")
