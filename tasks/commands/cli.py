@@ -31,6 +31,7 @@ COMMANDS = {
     "evaluate": Subcommand(
         "Measure a policy, alone or searching under a PRM, on games.", "tasks.commands.standalone:main"
     ),
+    "show": Subcommand("A game as one page: turns, probabilities, Q, two policies.", "tasks.commands.show:main"),
     "search-curves": Subcommand("Success against compute, in every search.", "tasks.commands.search_curves:main"),
     "check-world": Subcommand("Does a world of your own keep the contract?", "tasks.check_world:main"),
 }

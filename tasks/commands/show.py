@@ -1,0 +1,236 @@
+"""A game as one page: what a policy saw and did, and what its probabilities and PRMs say of every turn.
+
+    agentprm show --game ID --policy data/checkpoints/policy/0 --policy data/checkpoints/policy/3 \
+        --prm data/checkpoints/prm/3
+    agentprm show --game ID --policy DIR --prm DIR --search beam_4x4 --games DIR --split valid_seen
+    agentprm show --game ID --campaign .          # a rollout of that game, with labels and branches
+
+Two policies stand side by side, aligned by the states that both come to. A beam search is drawn as a tree. The file
+needs no network. Games are those of the campaign in the current folder, unless ``--games`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from agentprm_core.datasets import atomic_write, games_from_table
+from agentprm_core.errors import DataError
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, require_world
+from agentprm_core.policy.shipped import is_shipped
+from agentprm_core.search.decoding_config import DecodingConfig, decoding
+from agentprm_core.search.playing import PlaySettings, Search
+from agentprm_core.types import GAMES, Game
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.published import find_games
+from tasks.frame.layout import DATA, SPLITS
+from tasks.frame.machine import quiet
+from tasks.frame.stage import EXPECTED
+from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
+from tasks.report.shown import Shown, episode_page, told_apart
+
+_MB = 2048
+
+
+def shown_page(arguments: argparse.Namespace) -> str:
+    """The page that the command line asks for. Raises what :data:`tasks.frame.stage.EXPECTED` has."""
+    quiet()
+    game = _game(arguments)
+    world = arguments.world or game.world
+    named = {"policy": [_named(p) for p in arguments.policy], "prm": [_named(p) for p in arguments.prm]}
+    data = arguments.campaign / DATA if arguments.campaign else None
+    iteration = _iteration(data, game, arguments.iteration) if data else None
+    if data and not named["prm"] and (last := data / "checkpoints" / "prm" / str(iteration)).exists():
+        named["prm"] = [(f"PRM {iteration}", last)]
+    prms = [_loaded(path, world, "prm") for _, path in named["prm"]]
+    shown = [_played(arguments, game, world, name, path, prms) for name, path in named["policy"]]
+    if data and iteration is not None and len(shown) < 2:
+        shown.insert(0, _rollout(data, iteration, game, world, prms))
+    names = list(told_apart([one.name for one in shown]))
+    shown = [replace(one, name=name) for one, name in zip(shown, names)]
+    return episode_page(game, shown, list(told_apart([name for name, _ in named["prm"]])))
+
+
+def _played(
+    arguments: argparse.Namespace, game: Game, world: str, name: str, path: Path, prms: Sequence[Checkpoint]
+) -> Shown:
+    policy, way = _loaded(path, world, "policy"), arguments.search
+    settings = PlaySettings(
+        world=world,
+        max_turns=arguments.max_turns or world_spec(world).max_turns,
+        context=policy.model.config.max_position_embeddings,
+        max_action_tokens=arguments.max_action_tokens,
+        constrained=not arguments.free,
+        slots=max(way.width, way.n, 1),
+        cache_mb=_MB,
+    )
+    search = Search(way, settings, arguments.temperature, arguments.prior)
+    chooser = prms[0] if way.is_search else None
+    found = look(policy, chooser, prms, [game], search, arguments.seed, name=f"{name}, {search.name}")
+    if game.id not in found:
+        raise DataError(f"{game.id}: {name} did not act: its context of {settings.context} tokens has no room")
+    return found[game.id]
+
+
+def _rollout(data: Path, iteration: int, game: Game, world: str, prms: Sequence[Checkpoint]) -> Shown:
+    """What the campaign recorded: a rollout of the policy before the iteration."""
+    episode = recorded_episode(data, iteration, game.id)
+    before = data / "checkpoints" / "policy" / str(iteration - 1)
+    policy = _loaded(before, world, "policy") if before.exists() else None
+    return Shown(
+        f"rollout of iteration {iteration}, by policy {iteration - 1}",
+        episode,
+        said(policy, prms, episode, constrained=True, scored=None),
+        ending=ending(world, game, episode),
+        labels=labels_of(data, iteration, episode),
+        branches=branches_of(data, iteration, episode),
+    )
+
+
+def _game(arguments: argparse.Namespace) -> Game:
+    """The one that was asked for. Raises DataError, with the nearest ids, where there is none of this id."""
+    root, wanted = arguments.games, arguments.game
+    if root is None:
+        root = (arguments.campaign or Path()) / DATA / "games"
+        if not root.is_dir():
+            raise DataError(f"{root}: no games here; give --games, a folder or a table, or --campaign")
+    if not root.exists():
+        raise DataError(f"--games: {root} is not there")
+    tables = [root] if root.is_file() else [root / f"{split}.parquet" for split in _splits(arguments.split)]
+    tables = [table for table in tables if table.exists()]
+    if not tables and not arguments.split:
+        raise DataError(f"{root}: no tables of games in it; for published games give --split too")
+    games = [game for table in tables for game in _of_id(table, wanted)]
+    published = [] if tables else find_games(arguments.world or "alfworld", root, arguments.split)
+    games += [game for game in published if game.id == wanted]
+    if not games:
+        ids = [game.id for game in published] + [i for table in tables for i in _ids(table)]
+        near = difflib.get_close_matches(wanted, ids, 3, 0)
+        raise DataError(f"--game: {wanted!r} is not one of the {len(ids)} games; nearest: {', '.join(near)}")
+    return games[0]
+
+
+def _splits(split: str | None) -> Sequence[str]:
+    return SPLITS if split is None else (split,)
+
+
+def _of_id(table: Path, wanted: str) -> list[Game]:
+    """The games of a table with this id, without making those of all others."""
+    rows = _readable(table, filters=pc.field("game_id") == wanted)
+    return games_from_table(rows.select(GAMES.names).cast(GAMES))
+
+
+def _ids(table: Path) -> list[str]:
+    return _readable(table, columns=["game_id"])["game_id"].to_pylist()
+
+
+def _readable(table: Path, **which: Any) -> pa.Table:
+    """A table of games. Raises DataError for a file that is none."""
+    try:
+        missing = {*GAMES.names} - {*pq.read_schema(table).names}
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{table}: cannot be read as a table of games: {error}") from error
+    if missing:
+        raise DataError(f"{table}: lacks the columns {', '.join(sorted(missing))}")
+    return pq.read_table(table, **which)
+
+
+def _iteration(data: Path, game: Game, asked: int | None) -> int:
+    """The iteration whose rollouts have the game: the one asked for, or the last."""
+    done = sorted((int(path.name) for path in (data / "rollouts").glob("[0-9]*")), reverse=True)
+    for iteration in [asked] if asked is not None else done:
+        try:
+            recorded_episode(data, iteration, game.id)
+        except DataError:
+            continue
+        return iteration
+    which = f"iteration {asked}" if asked is not None else f"iterations {', '.join(map(str, sorted(done))) or 'none'}"
+    raise DataError(f"--game: {game.id} was not played in the rollouts of {data} ({which}); leave out --campaign")
+
+
+def _loaded(path: Path, world: str, kind: str) -> Checkpoint:
+    """A checkpoint that may play in this world. Raises DataError for one that was trained in another."""
+    spec = world_spec(world)
+    loaded = load_checkpoint(path, kind=kind, instruction=spec.instruction)
+    require_world(loaded, path, spec.name)
+    return loaded
+
+
+def _named(value: str) -> tuple[str, Path]:
+    """``NAME=FOLDER``, a folder, which is named after its last two parts, or ``shipped:NAME``."""
+    name, equals, path = value.partition("=")
+    if equals:
+        return name, Path(path)
+    if is_shipped(value):
+        return value, Path(value)
+    parts = Path(value).resolve().parts[-2:]
+    return " ".join(parts).replace("prm ", "PRM "), Path(value)
+
+
+def _way(value: str) -> DecodingConfig:
+    try:
+        found = decoding(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if found.method == "lookahead":
+        raise argparse.ArgumentTypeError("lookahead needs a world model, which only the stage evaluate trains")
+    return found
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--game", required=True, metavar="ID")
+    parser.add_argument("--policy", action="append", default=[], help="checkpoint folder, or NAME=folder; at most two")
+    parser.add_argument(
+        "--prm", action="append", default=[], help="the same of a PRM, at most three; the first chooses"
+    )
+    parser.add_argument("--out", type=Path, default=Path("show.html"), help="(default %(default)s)")
+    parser.add_argument("--search", type=_way, default="greedy", help="greedy, sample, best_of_16, beam_4x4 …")
+    parser.add_argument("--games", type=Path, help="a table, a folder of tables, or with --split published games")
+    parser.add_argument("--split", help="valid_seen, unseen …")
+    parser.add_argument("--world", help="default: the game's own; of published games alfworld")
+    parser.add_argument("--campaign", type=Path, metavar="DIR", help="show its rollout, with labels and branches")
+    parser.add_argument("--iteration", type=int, help="of --campaign (default: the last that played the game)")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
+    parser.add_argument("--prior", type=float, default=0.1, help="as in agentprm evaluate (default %(default)s)")
+    parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
+    parser.add_argument("--max-turns", type=int, help="actions (default: the world's)")
+    parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser
+
+
+def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    arguments = parser.parse_args()
+    if not arguments.policy and not arguments.campaign:
+        parser.error("nobody plays: give --policy, or --campaign to show what was recorded")
+    if len(arguments.policy) > 2 or len(arguments.prm) > 3:
+        parser.error("at most two --policy and three --prm fit on a page")
+    if arguments.search.is_search and arguments.policy and not arguments.prm:
+        parser.error(f"--search {arguments.search.name} needs --prm, the PRM that chooses")
+    return arguments
+
+
+def main(prog: str = "python -m tasks.commands.show") -> None:
+    """Write the page."""
+    arguments = _checked(_parser(prog))
+    try:
+        page = shown_page(arguments)
+        with atomic_write(arguments.out) as aside:
+            aside.write_text(page)
+    except EXPECTED as error:
+        sys.exit(f"show: {error}")
+    print(f"{arguments.out}: open it in a browser ({len(page.encode()) / 1000:.0f} kB)")
+
+
+if __name__ == "__main__":
+    main()

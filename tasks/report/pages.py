@@ -1,0 +1,43 @@
+"""Pages to look at: Jinja templates beside this file, each page one file that asks the network for nothing.
+
+What worlds, policies and people write goes in as text: everything is escaped.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_FOLDED = 160
+"""Characters from which on a text is folded."""
+
+
+def render(template: str, **values: object) -> str:
+    """A page of ``TEMPLATE.html.jinja``. The same values give the same text."""
+    return _environment().get_template(f"{template}.html.jinja").render(**values)
+
+
+def first_words(text: str) -> str:
+    """The beginning of a text, up to a word; the text itself where it is short."""
+    if len(text) <= _FOLDED:
+        return text
+    return text[: text.rfind(" ", 0, _FOLDED) if " " in text[:_FOLDED] else _FOLDED] + " …"
+
+
+def percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"first_words": first_words, "percent": percent}
+    return environment

@@ -1,0 +1,194 @@
+"""Episodes as pages: what stands beside what, what is escaped, what the command says of bad input."""
+
+import dataclasses
+import re
+import sys
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentprm_core.branches import BRANCHES
+from agentprm_core.datasets import episodes_to_table, games_from_table, games_to_table, read_table, write_table
+from agentprm_core.opinions import Candidate
+from agentprm_core.policy.models import load_checkpoint, save_checkpoint
+from agentprm_core.search.recorded import BACK, ENDED, KEPT, MERGED, Weighed
+from agentprm_core.types import GAMES, LABELS, Episode, Game, Turn
+from tasks.commands import show
+from tasks.report.pages import first_words
+from tasks.report.shown import Branch, Label, Shown, aligned, beside, episode_page, told_apart
+
+GAME = Game("g/1", "alfworld", "unseen", "pick", "put a mug in the cabinet", "(payload)")
+
+
+def episode(*did: tuple[str, str], won: bool = True) -> Episode:
+    """``did``: state and action of each turn."""
+    turns = tuple(Turn(f"you are in {state}", action, ("go", "look", "take"), True, state) for state, action in did)
+    return Episode(GAME.id, 0, 1, turns, won)
+
+
+def shown(played: Episode, name: str = "policy", scores: int = 1, **more) -> Shown:
+    told = [
+        tuple(Candidate(a, 0.5, (0.25,) * scores, a == turn.action) for a in turn.admissible) for turn in played.turns
+    ]
+    return Shown(name, played, told, ending="the end", **more)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=9), st.lists(st.sampled_from("abc"), max_size=9))
+@settings(deadline=None)
+def test_every_turn_stands_once_and_in_order(first, second):
+    rows = aligned(first, second)
+    for side, keys in enumerate((first, second)):
+        assert [row.turns[side] for row in rows if row.turns[side] is not None] == list(range(len(keys)))
+    for row in rows:
+        a, b = row.turns
+        if row.shared:
+            assert first[a] == second[b]
+
+
+def test_states_that_both_share_stand_beside_each_other_again():
+    rows = aligned("abxyc", "abzc")
+    assert [row.turns for row in rows if row.shared] == [(0, 0), (1, 1), (4, 3)]
+
+
+def test_the_first_divergence_is_marked_once():
+    one = episode(("a", "go"), ("b", "go"), ("c", "look"), ("d", "go"))
+    other = episode(("a", "go"), ("b", "look"), ("x", "go"), ("d", "take"))
+    rows = beside([one, other])
+    assert [row.turns for row in rows if row.parts] == [(1, 1)]
+    assert not any(row.parts for row in beside([one, one]))
+
+
+def test_what_a_world_says_is_text(tmp_path):
+    evil = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+    game = dataclasses.replace(GAME, id=evil, goal=evil, kind=evil)
+    turns = (Turn(evil * 9, evil, (evil, "go"), True, "a", reason=evil),)
+    told = Shown(evil, Episode(evil, 0, 1, turns, False), [(Candidate(evil, 1.0, (0.5,), True),)], ending=evil,
+                 tree=[Weighed((evil,), 1, 0.5, 0.5, KEPT)])  # fmt: skip
+    page = episode_page(game, [told, told], [evil], note=evil)
+    assert "<script" not in page and "<img" not in page
+    assert page.count("&lt;script&gt;") > 10
+
+
+def test_a_page_asks_the_network_for_nothing():
+    page = episode_page(GAME, [shown(episode(("a", "go")))], ["PRM 3"])
+    assert not re.search(r"https?://|//cdn|@import|url\(", page.replace("http://www.w3.org", ""))
+    assert {*re.findall(r'(?:src|href)="([^"#]*)', page)} <= {"data:,", ""}
+
+
+def test_labels_visits_and_plays_are_said():
+    told = shown(
+        episode(("a", "go"), ("b", "look")),
+        labels={0: Label(0.75, 4, 0.01), 1: Label(0.5, 1, 0.0)},
+        branches={1: [Branch("take", 0.83, 6, 7.5), Branch("look", 0.5, 1, 2.0)]},
+    )
+    page = episode_page(GAME, [told], ["PRM 3"])
+    for words in ("label 0.75, 4 visits", "label 0.50, 1 visit<", "0.83", "6 plays, 8 more turns", "1 play"):
+        assert words in page, words
+
+
+def test_the_tree_of_a_search_names_every_fate():
+    played = episode(("a", "go"), ("b", "take"))
+    tree = [
+        Weighed(("go",), 3, 0.9, 0.9, KEPT), Weighed(("look",), 1, 0.2, 0.2, MERGED),
+        Weighed(("go", "take"), 2, 0.8, 0.8, KEPT), Weighed(("go", "look"), 2, 0.3, 0.3, BACK),
+        Weighed(("go", "take"), 0, 0.8, 0.8, ENDED),
+    ]  # fmt: skip
+    page = episode_page(GAME, [shown(played, tree=tree)], ["PRM 3"])
+    assert re.search(r"1 kept,\s+1 merged,\s+1 ended,\s+1 back", page)
+    assert page.count('<circle class="ended on"') == 1 and page.count('<circle class="back"') == 1
+
+
+def test_short_texts_are_not_folded_and_long_ones_break_at_a_word():
+    assert first_words("short") == "short"
+    assert first_words("word " * 100).endswith("word …") and len(first_words("x" * 999)) < 170
+
+
+def test_names_are_told_apart():
+    assert list(told_apart(["a", "b", "a"])) == ["a (1)", "b", "a (3)"]
+
+
+def said(monkeypatch, capsys, *arguments) -> str:
+    monkeypatch.setattr(sys, "argv", ["show", *map(str, arguments)])
+    show.main("agentprm show")
+    return capsys.readouterr().out
+
+
+def refused(monkeypatch, capsys, *arguments) -> str:
+    with pytest.raises(SystemExit) as end:
+        said(monkeypatch, capsys, *arguments)
+    return str(end.value.code) if end.value.code != 2 else capsys.readouterr().err
+
+
+def games_of(folder) -> list[Game]:
+    return games_from_table(read_table(folder / "unseen.parquet", GAMES))
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam_2x2"])
+def test_two_policies_on_one_page(checkpoints, monkeypatch, capsys, tmp_path, search):
+    game, out = games_of(checkpoints)[0], tmp_path / "page.html"
+    told = said(
+        monkeypatch, capsys, "--game", game.id, "--games", checkpoints, "--policy", f"old={checkpoints / 'policy'}",
+        "--policy", checkpoints / "policy", "--prm", checkpoints / "prm", "--prm", f"other={checkpoints / 'prm'}",
+        "--search", search, "--max-turns", 3, "--out", out,
+    )  # fmt: skip
+    page = out.read_text()
+    assert str(out) in told
+    assert f"A: old, {search}" in page and f"policy, {search}" in page and ">other<" in page
+    assert ("tree of the search" in page) == (search == "beam_2x2")
+    assert page == out.read_text() and game.id in page
+
+
+def test_a_rollout_of_a_campaign_with_its_labels(checkpoints, monkeypatch, capsys, tmp_path):
+    game, data = games_of(checkpoints)[0], tmp_path / "data"
+    turns = tuple(Turn("you see a cabinet 1", "look", ("look", "inventory"), True, f"s{t}") for t in range(2))
+    table = episodes_to_table([Episode(game.id, 0, 1, turns, True)], iteration=2, method="m", policy="d")
+    write_table(table, data / "rollouts" / "2" / "episodes.parquet")
+    rows = {"game_id": [game.id] * 2, "episode": [0, 0], "turn": [0, 1], "q": [0.9, 1.0], "visits": [3, 1],
+            "variance": [0.1, 0.0], "split": ["train"] * 2}  # fmt: skip
+    write_table(pa.table(rows, schema=LABELS), data / "labels" / "2" / "labels.parquet")
+    plays = {"game_id": [game.id], "episode": [0], "turn": [1], "action": ["inventory"], "continuation": [0],
+             "reward": [1.0], "length": [4]}  # fmt: skip
+    write_table(pa.table(plays, schema=BRANCHES), data / "rollouts" / "2" / "branches.parquet")
+    write_table(games_to_table(games_of(checkpoints)), data / "games" / "train.parquet")
+    out = tmp_path / "page.html"
+    said(monkeypatch, capsys, "--game", game.id, "--campaign", tmp_path, "--prm", checkpoints / "prm", "--out", out)
+    page = out.read_text()
+    for words in ("rollout of iteration 2, by policy 1", "label 0.90, 3 visits", "played on", "inventory"):
+        assert words in page, words
+    other = games_of(checkpoints)[1].id
+    line = refused(monkeypatch, capsys, "--game", other, "--campaign", tmp_path)
+    assert "not played in the rollouts" in line and "iterations 2" in line
+
+
+def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
+    game = games_of(checkpoints)[0].id
+    policy = ("--policy", checkpoints / "policy")
+    line = refused(monkeypatch, capsys, "--game", game[:-1], "--games", checkpoints, *policy)
+    assert "is not one of the 2 games" in line and game in line and "\n" not in line
+    (tmp_path / "broken.parquet").write_text("no table")
+    line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path / "broken.parquet", *policy)
+    assert "broken.parquet: cannot be read as a table of games" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path / "nowhere", *policy)
+    assert "nowhere is not there" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path, *policy)
+    assert "no tables of games in it" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, "--policy", tmp_path / "none")
+    assert "no such checkpoint folder" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints)
+    assert "nobody plays" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--search", "beam_2x2")
+    assert "needs --prm" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--search", "lookahead_of_4x1")
+    assert "world model" in line
+    monkeypatch.chdir(tmp_path)
+    assert "no games here" in refused(monkeypatch, capsys, "--game", game, *policy)
+
+
+def test_a_checkpoint_of_another_world_is_refused(checkpoints, monkeypatch, capsys, tmp_path):
+    policy = load_checkpoint(checkpoints / "policy")
+    save_checkpoint(policy.model, policy.tokenizer, tmp_path / "policy", world="textcraft")
+    game = games_of(checkpoints)[0].id
+    line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, "--policy", tmp_path / "policy")
+    assert "trained from scratch in the world textcraft, it cannot play alfworld" in line
