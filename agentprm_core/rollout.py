@@ -139,7 +139,11 @@ def play(player: Player, starts: Iterable[Start], *, world_name: str, max_turns:
                     yield from _ended(player, seat, playing, max_turns, bar, spec)
                 if not playing:
                     return
-                for seat, decisions in player.tick():
+                decided = player.tick()
+                if spec.remote:
+                    for seat, decisions in decided:
+                        playing[seat].world.begin(decisions[0].action)  # pyright: ignore[reportAttributeAccessIssue]
+                for seat, decisions in decided:
                     chosen = decisions[0]
                     playing[seat].log_probs.append(chosen.log_prob)
                     _step(player, seat, playing[seat], chosen.action, chosen.reason)

@@ -152,6 +152,9 @@ class WorldSpec:
     clones: bool = True
     """Whether ``World.clone`` works. Searches and labels that step copies of a world refuse one that says no. A world
     that is deterministic can be copied by replay: :mod:`agentprm_core.worlds.replay`."""
+    remote: bool = False
+    """Whether the worlds answer over a connection: they have ``begin(command)``, which sends a command whose answer
+    the next ``step`` of that command reads, so that the answers to several are waited for at once."""
     members: Mapping[str, WorldSpec] = field(default_factory=dict)
     """Of a mixture (:mod:`agentprm_core.worlds.mixture`): ``Game.world`` → the spec of the world it is of."""
 

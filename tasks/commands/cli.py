@@ -34,6 +34,7 @@ COMMANDS = {
     "show": Subcommand("A game as one page: turns, probabilities, Q, two policies.", "tasks.commands.show:main"),
     "search-curves": Subcommand("Success against compute, in every search.", "tasks.commands.search_curves:main"),
     "check-world": Subcommand("Does a world of your own keep the contract?", "tasks.check_world:main"),
+    "serve-world": Subcommand("Serve a world to other trainers, by OpenEnv.", "tasks.serve_world:main"),
 }
 """Subcommand → what it does and where it is. In the order of the help."""
 

@@ -1,0 +1,51 @@
+"""Serves a world to other trainers (TRL, SkyRL and whatever else speaks OpenEnv).
+
+    python -m tasks.serve_world alfworld
+    python -m tasks.serve_world my_package.my_module:SPEC --games 5000 --port 8010
+
+Games are generated: ``--games`` of ``train``, a tenth of that of ``seen`` and of ``unseen``. It needs ``openenv``, in
+an environment of its own: docs/your-own-world.md. It listens on this machine alone, unless ``--host`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from agentprm_core.errors import DataError
+from agentprm_core.worlds import world_spec
+
+
+def main(prog: str = "python -m tasks.serve_world") -> None:
+    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("world", help="a name, or package.module:SPEC")
+    parser.add_argument("--games", type=int, default=1000, help="of train (default 1000)")
+    parser.add_argument("--seed", type=int, default=1, help="that the games are drawn by (default 1)")
+    parser.add_argument("--max-turns", type=int, help="actions an episode (default: the world's own; 0: no limit)")
+    parser.add_argument("--sessions", type=int, default=64, help="the most episodes at once (default 64)")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: this machine alone)")
+    parser.add_argument("--port", type=int, default=8000)
+    asked = parser.parse_args()
+    if asked.games < 10:
+        parser.error(f"--games: {asked.games} is not allowed: 10 or more")
+    try:
+        import uvicorn
+        from openenv.core.env_server import create_app  # noqa: F401  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError as error:
+        sys.exit(f"serve_world: {error.name} is not installed here: see docs/your-own-world.md, 'Serve a world'")
+    from agentprm_core.worlds.serving import openenv_app
+
+    try:
+        spec = world_spec(asked.world)
+        counts = {"train": asked.games, "seen": asked.games // 10, "unseen": asked.games // 10}
+        games = {split: spec.generate(count, asked.seed, split) for split, count in counts.items()}
+    except DataError as error:
+        sys.exit(f"serve_world: {error}")
+    most = spec.max_turns if asked.max_turns is None else asked.max_turns
+    app = openenv_app(spec, games, max_turns=most, sessions=asked.sessions)
+    print(f"{asked.world}: {', '.join(f'{len(of)} games of {split}' for split, of in games.items())}", flush=True)
+    uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Environments behind OpenEnv servers: the same episodes as at home, also when a server goes away."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import time
+
+import pytest
+
+from agentprm_core.errors import DataError
+from agentprm_core.rollout import play, starts
+from agentprm_core.types import Game
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
+from agentprm_core.worlds.openenv import openenv_world
+from tests.core.test_mixture import AtRandom
+from tests.openenv_double import Double, serving
+
+PYTHON = os.environ.get("AGENTPRM_OPENENV_PYTHON")
+"""A Python that has openenv, pyarrow and numpy: its pins clash with ours, so it is another environment's."""
+
+
+@pytest.fixture
+def as_world(monkeypatch):
+    """Names a spec for the loop that plays."""
+
+    def named(spec):
+        monkeypatch.setattr("agentprm_core.rollout.world_spec", lambda name: spec)
+        return spec
+
+    return named
+
+
+def tasks(count, split="train"):
+    return [Game(f"{split}/{i}", "served", split, "task", "do the task.", f"{split} {i}") for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def at_home():
+    own = ARITHMETIC.generate(20, 1, "train")[:8]
+    played = play(AtRandom(), [s for s in starts_of(own)], world_name="arithmetic", max_turns=10)
+    return {e.seed: e for e in played}
+
+
+def starts_of(games):
+    return [start.__class__(start.game, 0, number) for number, start in enumerate(starts(games, 1, 0))]
+
+
+def compared(served, home):
+    """Both as (what was seen and done, won, reward); keys of states are digests of other things."""
+
+    def plain(episode):
+        return [(t.observation, t.action, t.admissible, t.valid) for t in episode.turns], episode.won, episode.reward
+
+    assert {seed: plain(e) for seed, e in served.items()} == {seed: plain(e) for seed, e in home.items()}
+
+
+def test_served_episodes_are_those_at_home(as_world, at_home):
+    with serving(double := Double(ARITHMETIC)) as url:
+        as_world(openenv_world("served", [url]))
+        played = play(AtRandom(), starts_of(tasks(8)), world_name="served", max_turns=10)
+        compared({e.seed: e for e in played}, at_home)
+        assert double.sessions <= 3  # as many as seats: a session is used for the next episode
+
+
+@pytest.mark.parametrize("dies_after", [0, 1, 4, 9])
+def test_a_server_that_goes_away_costs_no_episode(as_world, at_home, dies_after):
+    dying, other = Double(ARITHMETIC, dies_after=dies_after), Double(ARITHMETIC)
+    with serving(dying) as first, serving(other) as second:
+        as_world(openenv_world("served", [first, second]))
+        played = list(play(AtRandom(), starts_of(tasks(8)), world_name="served", max_turns=10))
+        compared({e.seed: e for e in played}, at_home)
+        assert len(played) == 8 and other.steps > 0
+
+
+def test_no_server_is_said_with_its_address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(
+        DataError, match=f"no OpenEnv server answers \\({url}.*start it, or give the address of another"
+    ):
+        openenv_world("served", [url]).make().reset(tasks(1)[0])
+    with pytest.raises(DataError, match=f"{url} does not say how many tasks of 'train' it has"):
+        openenv_world("served", [url]).generate(1, 1, "train")
+
+
+def test_the_only_server_going_away_ends_with_a_line(as_world):
+    with serving(Double(ARITHMETIC, dies_after=2)) as url:
+        as_world(openenv_world("served", [url]))
+        with pytest.raises(DataError, match=r"no OpenEnv server answers|3 sessions ended in the middle"):
+            list(play(AtRandom(), starts_of(tasks(8)), world_name="served", max_turns=10))
+
+
+def test_a_server_that_says_something_else_is_no_replacement(as_world):
+    dying, other = Double(ARITHMETIC, dies_after=4), Double(ARITHMETIC, lies=True)
+    with serving(dying) as first, serving(other) as second:
+        spec = openenv_world("served", [first, second])
+        world = spec.make()
+        world.reset(tasks(1)[0])
+        with pytest.raises(DataError, match=r"step 0 says .* Really.*must be deterministic"):
+            for _ in range(6):
+                world.step("nonsense")
+
+
+def test_what_the_environment_refuses_is_said(as_world):
+    with serving(Double(ARITHMETIC)) as url, pytest.raises(DataError, match="EXECUTION_ERROR: Invalid task index"):
+        openenv_world("served", [url]).make().reset(Game("a", "served", "train", "task", "do it.", "train 999"))
+    with serving(Double(ARITHMETIC)) as url, pytest.raises(DataError, match="a: the payload 'x' is not SPLIT INDEX"):
+        openenv_world("served", [url]).make().reset(Game("a", "served", "train", "task", "do it.", "x"))
+
+
+def test_what_cannot_be_a_world_is_refused():
+    with pytest.raises(ValueError, match="host:80 is not http://HOST:PORT"):
+        openenv_world("served", ["host:80"])
+    with pytest.raises(ValueError, match="no address is not"):
+        openenv_world("served", [])
+    with pytest.raises(ValueError, match="rewards from 1 to 1 is no range"):
+        openenv_world("served", ["http://a"], rewards=(1, 1))
+    spec = openenv_world("served", ["http://a"], splits={})
+    assert not spec.clones
+    assert [len(spec.generate(5, 1, split)) for split in ("train", "seen", "unseen")] == [5, 5, 5]
+    with pytest.raises(DataError, match="Best-of-N by turn needs no clones"):
+        spec.make().clone()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PYTHON is None, reason="AGENTPRM_OPENENV_PYTHON names no Python that has openenv")
+def test_our_server_serves_the_world_as_it_is(as_world, tmp_path):
+    """The published server and its task interface, our client: an episode of each of 10 games, step by step."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [PYTHON, "-m", "tasks.serve_world", "textcraft", "--games", "30", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None and "30 games of train" in server.stdout.readline()
+            spec, home = openenv_world("served", [f"http://127.0.0.1:{port}"]), world_spec("textcraft")
+            own = home.generate(30, 1, "train")
+            for game in _asked(spec, 10):
+                there, here, rng = spec.make(), home.make(), random.Random(game.id)
+                seen, wanted = there.reset(game), here.reset(own[int(game.payload.split()[1])])
+                for _ in range(home.max_turns):
+                    assert seen == wanted
+                    if seen.done:
+                        break
+                    chosen = rng.choice(wanted.admissible)
+                    seen, wanted = there.step(chosen), here.step(chosen)
+        finally:
+            server.terminate()
+
+
+def _asked(spec, count):
+    """The server listens a moment after it has said its games."""
+    for _ in range(100):
+        try:
+            return spec.generate(count, 1, "train")
+        except DataError:
+            time.sleep(0.1)
+    return spec.generate(count, 1, "train")
