@@ -7,7 +7,7 @@ costs little beside the data it guards.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +32,8 @@ MIN_VALID = 0.5
 """Floor under the share of admissible actions in rollouts."""
 MIN_STD = 0.001
 """Floor under the standard deviation of labels."""
+LEAST_CHANCE = 1e-4
+"""Two draws of games whose shares of demonstrated ones differ by more than is so likely were not drawn apart."""
 _MIXED = "some episodes are won and some are lost (raise rollout.temperature or rollout.games)"
 _WON = "some episodes are won (raise method.games, or a wider method.search)"
 _ALIKE = "some episodes of one game end otherwise than others (raise rollout.episodes_per_game or rollout.games)"
@@ -126,6 +128,32 @@ def chosen_suite(episodes: pa.Table, policy: str) -> list[Check]:
     """Episodes chosen among the rollouts of the checkpoint with digest ``policy``, to be imitated."""
     turns = _turns(episodes)
     return [Check("chosen turns", _narrow(turns, policy), TURN, _turn_expectations(policy))]
+
+
+def demonstrated_suite(
+    demonstrated: Collection[str], pairs: Sequence[tuple[str, Collection[str], Collection[str]]]
+) -> Check:
+    """Of each pair (name, games, other games, none in both): are as many demonstrated of the one as of the other, but
+    for chance?
+
+    ``chance`` is the two-sided p-value of Fisher's exact test: where demonstrations are drawn apart, the number among
+    the games is hypergeometric. It is 1 where every game is demonstrated, or none.
+    """
+    from scipy.stats import fisher_exact  # takes half a second to import
+
+    rows = []
+    for name, games, others in pairs:
+        shown = [sum(game in demonstrated for game in some) for some in (games, others)]
+        table = [[shown[0], len(games) - shown[0]], [shown[1], len(others) - shown[1]]]
+        said = " and ".join(f"{count} of {len(some)}" for count, some in zip(shown, (games, others)))
+        rows.append({"games": name, "demonstrated": said, "chance": float(fisher_exact(table).pvalue)})
+    why = "games were demonstrated as often as chance has it (demonstrations, rollouts and searches are drawn apart)"
+    return Check(
+        "demonstrated games",
+        pa.Table.from_pylist(rows),
+        ("games", "demonstrated"),
+        (known("chance", "a chance is a number"), between("chance", LEAST_CHANCE, None, why)),
+    )
 
 
 def labels_suite(labels: pa.Table, turns: int) -> list[Check]:

@@ -10,6 +10,7 @@ from agentprm_core.datasets import atomic_write, episodes_from_table, write_tabl
 from agentprm_core.draws import share_of
 from agentprm_core.kept import digest
 from agentprm_core.methods.base import Given
+from agentprm_core.overlap import of_rollouts
 from agentprm_core.plays import Plays, Resets, branches, play_figures, rollouts
 from agentprm_core.suites import rollouts_suite
 from tasks.frame import layout
@@ -20,18 +21,19 @@ from tasks.frame.stage import Stage, run_stage
 def work(stage: Stage) -> None:
     """Let the policy play, G episodes a game."""
     params, section, data = stage.params, stage.params.rollout, given(stage)
-    stage.read(layout.games("train"), layout.policy(stage.prev))
+    stage.read(layout.games("train"), layout.DEMOS, layout.policy(stage.prev))
     games = share_of(data.training_games, section.games, seed=params.seed, iteration=stage.iteration)
+    overlap, drawn_apart = of_rollouts(data, [game.id for game in games])
     plays = Plays(
         section.episodes_per_game, section.temperature, section.explore, section.branch, data.play, stage.seed
     )
     demos = {}
     if isinstance(section.explore, Resets):
-        stage.read(layout.DEMOS)
         demos = {demo.game_id: demo for demo in data.demonstrations}
     scratch = stage.scratch / _decides(stage, data)
     table = rollouts(plays, data.policy, games, demos, iteration=stage.iteration, scratch=scratch)
-    stage.gate(rollouts_suite(table, policy=data.policy.digest, episodes_per_game=section.episodes_per_game))
+    checks = rollouts_suite(table, policy=data.policy.digest, episodes_per_game=section.episodes_per_game)
+    stage.gate([*checks, drawn_apart])
     episodes = list(episodes_from_table(table))
     tried = branches(
         plays,
@@ -46,7 +48,7 @@ def work(stage: Stage) -> None:
         folder.mkdir()
         write_table(table, folder / layout.episodes(stage.iteration).name)
         write_table(tried, folder / layout.branches(stage.iteration).name)
-    stage.report(play_figures(episodes, tried, params.env.max_turns))
+    stage.report(play_figures(episodes, tried, params.env.max_turns) | overlap)
     stage.wrote(layout.rollouts(stage.iteration))
 
 

@@ -3,7 +3,9 @@
 **What it learns from.** Beam search with π_{i−1} under PRM_i on further training games. Of width 1 it is Best-of-N that
 tries its choice in a clone of the world first and does not go back to a state it has been in: policies lose games by
 walking in circles, and what they imitate must show the way out. Games come from the other end of the campaign's order
-than the rollouts', so that the PRM chooses where it was not trained, as far as there are so many games.
+than the rollouts'. With the default numbers the rollouts and searches of three iterations are all of different games,
+so the PRM chooses where it was not trained. Where a campaign has fewer games (``games.train``), searches meet the
+rollouts of this iteration or of earlier ones. The figure ``in_rollouts`` says for how many games that is so.
 
 **How it updates.** Supervised fine-tuning on the searched episodes that are kept: the won ones, or (``keeps:
 expert_like``) those whose last action the PRM scores as it does the demonstrations' last ones, which reads no outcome.
@@ -30,6 +32,7 @@ from agentprm_core.kept import kept
 from agentprm_core.methods.base import Collected, Given, Played, Updated
 from agentprm_core.methods.trust import trusted
 from agentprm_core.methods.update_base import UpdateConfig, imitate
+from agentprm_core.overlap import of_search
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import Search, play_games, search_digest
 from agentprm_core.suites import rollouts_suite
@@ -84,7 +87,9 @@ def collect(config: Config, given: Given) -> Collected:
         tables.append(kept(given.scratch / f"{name}.parquet", EPISODES, play))
     table = pa.concat_tables(tables)
     checks = rollouts_suite(table, policy=given.policy.digest, episodes_per_game=1, searched=True)
-    return Collected(table, _figures(table) | shown, checks, Played(len(games), table.num_rows))
+    overlap, drawn_apart = of_search(given, [game.id for game in games])
+    played = Played(len(games), table.num_rows)
+    return Collected(table, _figures(table) | overlap | shown, [*checks, drawn_apart], played)
 
 
 def update(config: Config, given: Given) -> Updated:

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from agentprm_core.datasets import episodes_from_table
 from agentprm_core.draws import share_of
+from agentprm_core.expectations import Check
 from agentprm_core.improve import rft
 from agentprm_core.methods import expert_iteration, update_base
 from agentprm_core.methods.expert_iteration import Config, collect, knows_an_end, update
@@ -20,6 +22,7 @@ CONFIG = Config(
     name="expert_iteration", learning_rate=0.1, steps=5, batch_tokens=64, games=2, search="beam_1x3", keeps="won",
     replay=0.0,
 )  # fmt: skip
+APART = Check("demonstrated games", pa.table({"chance": [1.0]}), ("chance",), ())
 WON = Episode("game", 0, 0, (Turn("a room", "look", ("look",), True, "s"),), True)
 
 
@@ -48,6 +51,7 @@ def searching(tmp_path, monkeypatch):
         return collect(config, know(data, policy=policy, prm=prm))
 
     searched.played, searched.dies_at, searched.games, searched.policy = [], None, games, policy
+    monkeypatch.setattr(expert_iteration, "of_search", lambda given, searched: ({"in_rollouts": 0.5}, APART))
     monkeypatch.setattr(expert_iteration, "play_games", noted)
     return searched
 
@@ -71,8 +75,9 @@ def test_figures_and_checks_are_of_what_was_searched(searching):
         "turns": sum(episode.length for episode in episodes),
         "success": sum(episode.won for episode in episodes) / 2,
         "mean_actions": sum(episode.length for episode in episodes) / 2,
+        "in_rollouts": 0.5,
     }
-    assert [check.name for check in found.checks] == ["search turns", "search episodes", "search games"]
+    assert [check.name for check in found.checks] == ["search turns", "search episodes", "search games", APART.name]
 
 
 def test_a_killed_search_plays_what_is_missing(searching):
