@@ -21,7 +21,7 @@ from tasks.frame.clock import read_timing
 from tasks.frame.gates import GATES
 from tasks.frame.stage import read_json
 from tasks.frame.tracking import MLFLOW_TRAINING, RUNS, tracking_uri
-from tasks.report.text import iteration_report
+from tasks.report.text import iteration_report, refused_lines
 
 _ITERATION_COLUMNS = ("method", "iteration", "split", "decoding", "games", "success", "ci_low", "ci_high")
 _ITERATION_COLUMNS += ("mean_actions", "seconds")
@@ -114,5 +114,7 @@ def publish_report(number: int, stages: Sequence[GraphStage]) -> None:
 
 def publish_iterations_table() -> None:
     """``campaign-iterations``: success of every policy, with its interval."""
-    rows = [{name: row[name] for name in _ITERATION_COLUMNS} for row in read_json(layout.ITERATIONS)]
-    create_table_artifact(key="campaign-iterations", table=rows, description="Success by iteration, 95 % intervals")
+    found = read_json(layout.ITERATIONS)
+    rows = [{name: row[name] for name in _ITERATION_COLUMNS} for row in found]
+    said = ". ".join(["Success by iteration, 95 % intervals", *refused_lines(found)])
+    create_table_artifact(key="campaign-iterations", table=rows, description=said)

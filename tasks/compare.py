@@ -17,7 +17,8 @@ from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.lineage import parents
 from tasks.frame.stage import Stage, run_stage, write_json
-from tasks.report.text import iterations_text
+from tasks.frame.tracking import PRM_REFUSED
+from tasks.report.text import iterations_text, refused_lines
 
 
 def work(stage: Stage) -> None:
@@ -29,6 +30,7 @@ def work(stage: Stage) -> None:
     rows = compared(outcomes)
     for row in rows:
         row |= campaign.budget_of(row["iteration"]) | {"seconds": campaign.seconds_of(row["iteration"])}
+        row["refused"] = campaign.refused(row["iteration"])
     write_json(rows, layout.ITERATIONS)
     decide = deciding(rows, stage.params.evaluate.decoding[0])
     pictures = campaign.draw(rows, decide, stage.params)
@@ -42,15 +44,17 @@ def work(stage: Stage) -> None:
     print(f"\nchampion: iteration {champion}", flush=True)
     with stage.tracking():
         stage.tracker.log_metrics({"champion": champion})
+        if refusals := refused_lines(rows):
+            stage.tracker.tag(PRM_REFUSED, "; ".join(refusals))
 
 
 def _crown(stage: Stage, champion: int) -> None:
     folder = layout.policy(champion)
     digest = checkpoint_digest(folder)
     with stage.tracking():
-        if not stage.tracker.registered(digest):  # its outs came from a cache, or the database is new
+        if not stage.tracker.registered(digest, champion):  # its outs came from a cache, or the database is new
             stage.tracker.register_policy(folder, digest, champion, parents(stage.params, champion))
-        stage.tracker.crown(digest)
+        stage.tracker.crown(digest, champion)
         stage.tracker.log_files(layout.ITERATIONS, Path(layout.REPORTS))
 
 

@@ -45,9 +45,9 @@ class CriticConfig:
     """κ of logit Q_φ(s,a) = w·h(s,a) + κ log π_φ(a|s); 0 as in the papers."""
     prior: NotNegative
     """τ of score + τ log π̂ wherever the PRM chooses, π̂ the share of the samples; 0 chooses by the score alone."""
-    require: Literal["ranking", "gain", "nothing"]
-    """What a PRM must show before a method follows it: that it ranks actions better than chance, or also that choosing
-    by it wins more games."""
+    require: Literal["ranking", "gain", "nothing", "ranking_or_error", "gain_or_error"]
+    """What a PRM must show to be followed: that it ranks actions, or wins more games too. Else the policy stays; with
+    ``_or_error`` the campaign ends."""
 
 
 def starting_prm(config: CriticConfig, given: Given) -> PreTrainedModel:

@@ -4,6 +4,9 @@
 choices win games. Then the policy that the PRM was trained on plays games held out from the PRM twice, with the same
 seeds: one sample a turn, and the PRM's best of :data:`SAMPLES`. Where these win no more than chance explains (McNemar's
 exact test), nothing says that there is anything to follow.
+
+A PRM that is refused is a result: the campaign keeps the policy it has (:mod:`agentprm_core.methods.refused`). With
+``ranking_or_error`` and ``gain_or_error`` it ends there.
 """
 
 from __future__ import annotations
@@ -27,29 +30,43 @@ GAMES = 100
 """Held-out games played, or all where the rollouts have fewer."""
 LEVEL = 0.05
 """The p-value that a gain must stay below."""
+OR_ERROR = "_or_error"
+"""Ends a value of ``critic.require`` under which a refused PRM is an error."""
 MORE = "Give it more to learn from (rollout.games, rollout.episodes_per_game, rollout.branch.train_states)"
+
+
+class PrmRefused(DataError):
+    """A PRM that may not be followed. The message says what it has not shown and what to do."""
+
+    def __init__(self, message: str, shown: str) -> None:
+        """``shown``: what it has shown, in a few words."""
+        super().__init__(message)
+        self.shown = shown
 
 
 def trusted(given: Given, require: str) -> dict:
     """The figures of what is required of this iteration's PRM.
 
     Raises:
-        DataError: the PRM has not shown it.
+        PrmRefused: the PRM has not shown it.
     """
-    if require == "nothing":
+    asked = require.removesuffix(OR_ERROR)
+    if asked == "nothing":
         return {}
     _check_ranking(given)
-    return {"gain": required_gain(given)} if require == "gain" else {}
+    return {"gain": required_gain(given)} if asked == "gain" else {}
 
 
 def required_gain(given: Given) -> dict:
-    """The figures of the test: those of :class:`agentprm_core.evaluate.Paired`. Raises DataError: nothing is gained."""
+    """The figures of the test: those of :class:`agentprm_core.evaluate.Paired`. Raises PrmRefused: nothing is
+    gained."""
     found = gain(given, given.policy, given.prm, held_out_games(given))
     print(said(found), flush=True)
     if found.difference <= 0 or found.p_value >= LEVEL:
-        raise DataError(
+        raise PrmRefused(
             f"{given.folders.prm} does not make its policy win more: {said(found)}; needed is a gain at "
-            f"p < {LEVEL}. {MORE}, or set critic.require: ranking"
+            f"p < {LEVEL}. {MORE}, or set critic.require: ranking",
+            f"of {found.games} games Best-of-{SAMPLES} under it gained {found.gained} and lost {found.lost}",
         )
     return asdict(found)
 
@@ -85,11 +102,19 @@ def said(found: Paired) -> str:
 def _check_ranking(given: Given) -> None:
     assert given.ranking is not None, "a PRM is measured before it is followed"
     if not given.ranking["better_than_chance"]:
-        raise DataError(
+        raise PrmRefused(
             f"{given.folders.prm} ranks actions no better than chance: {_measured(given.ranking)}. A policy that "
             f"follows it learns nothing. {MORE}, measure it at more states (rollout.branch.validation_states), or set "
-            "critic.require: nothing"
+            "critic.require: nothing",
+            _in_short(given.ranking),
         )
+
+
+def _in_short(ranking: Mapping) -> str:
+    if ranking["accuracy"] is None:
+        return "no pair of actions to order"
+    share, low, high = (100 * ranking[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
+    return f"{share:.0f} % [{low:.0f}, {high:.0f}] of {ranking['pairs']} pairs"
 
 
 def _measured(ranking: Mapping) -> str:

@@ -29,6 +29,9 @@ MLFLOW_TRAINING = "workflowType=machine_learning"
 """Ends an address of MLflow's pages, so that they show runs and models; a browser that is new to them would see the
 pages for traces of language-model applications, which are empty here."""
 
+PRM_REFUSED = "prm_refused"
+"""A tag of the runs of ``policy`` and ``compare``, and of those above them: which PRM was refused, and what it had
+shown."""
 SECTIONS = {"label": "critic", "prm": "critic", "collect": "method", "policy": "method"}
 """Stage → the section of params.yaml that its run is logged with, where it is not the stage's own."""
 
@@ -140,17 +143,20 @@ class Tracker:
             await_creation_for=0,
         )
 
-    def registered(self, digest: str) -> bool:
-        """Whether a version of the model has these weights."""
-        return bool(self._versions(digest))
+    def registered(self, digest: str, iteration: int) -> bool:
+        """Whether a version of the model has these weights, as the policy of this iteration."""
+        return bool(self._versions(digest, iteration))
 
-    def crown(self, digest: str) -> None:
-        """Give the alias ``champion`` to the newest version with these weights, which must be registered."""
-        newest = max(self._versions(digest), key=lambda version: int(version.version))
+    def crown(self, digest: str, iteration: int) -> None:
+        """Give the alias ``champion`` to the newest version with these weights, which must be registered as the policy
+        of this iteration. Where a PRM was refused, the next iteration's policy has the same weights."""
+        newest = max(self._versions(digest, iteration), key=lambda version: int(version.version))
         self._client.set_registered_model_alias(MODEL, "champion", newest.version)
 
-    def _versions(self, digest: str) -> list:
-        return [v for v in self._client.search_model_versions(f"name='{MODEL}'") if v.tags.get("digest") == digest]
+    def _versions(self, digest: str, iteration: int) -> list:
+        wanted = {"digest": digest, "iteration": str(iteration)}
+        versions = self._client.search_model_versions(f"name='{MODEL}'")
+        return [version for version in versions if wanted.items() <= version.tags.items()]
 
     def end(self, status: str = "FINISHED", *, campaign: bool = False) -> None:
         """Close the stage's run and its iteration's; with ``campaign`` that too."""

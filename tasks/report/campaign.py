@@ -42,6 +42,11 @@ def budget_of(iteration: int) -> dict[str, int]:
     return {name: sum(of_stage.get(name, 0) for of_stage in figures) for name in BUDGET}
 
 
+def refused(iteration: int) -> str | None:
+    """What is said where the PRM of this iteration was refused, and its policy is the one before."""
+    return read_json(layout.metrics(f"policy-{iteration}")).get("refused") if iteration else None
+
+
 def draw(rows: Sequence[dict], deciding: Sequence[dict], params: Params) -> list[Path]:
     """The pictures' paths. ``deciding``: the rows of one split and way of playing."""
     prms = {int(i): read_json(layout.metrics(f"prm-{i}")) for i in params.iterations}

@@ -22,7 +22,13 @@ def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | Non
         for name, timing in timings.items()
         if timing is not None
     ]
-    return f"{aligned(head, table)}\n\n{aligned(stages, times)}"
+    parts = [aligned(head, table), "\n".join(refused_lines(rows)), aligned(stages, times)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def refused_lines(found: Iterable[Mapping]) -> list[str]:
+    """A line for each PRM that was refused. It stands in every row of its policy, and in the figures of its stages."""
+    return list(dict.fromkeys(said for one in found if (said := one.get("refused"))))
 
 
 def iteration_report(iteration: int, rows: Sequence[Mapping], figures: Mapping[str, Mapping]) -> str:
@@ -31,6 +37,7 @@ def iteration_report(iteration: int, rows: Sequence[Mapping], figures: Mapping[s
     head = ("split", "decoding", "games", "success", "95 % interval", "v. iteration before", "p", "actions")
     head += ("inadmissible", *BUDGET)
     lines = [f"# Iteration {iteration}", "", *_markdown(head, ([*_cells(row)][1:] for row in own)), ""]
+    lines += [line for said in refused_lines(figures.values()) for line in (f"**{said}.**", "")]
     lines += [line for stage, values in figures.items() for line in _flagged(stage, values.get("monitor"))]
     kinds = [row for row in own if row["decoding"] == "greedy"] or own[:1]
     for row in kinds:

@@ -162,7 +162,7 @@ def following(method: str) -> list[str]:
 
 @FOLLOWING
 def test_a_prm_that_does_not_rank(project, method):
-    project(*following(method), critic={"require": "ranking"})
+    project(*following(method), critic={"require": "ranking_or_error"})
     checkpoint(layout.policy(0))
     checkpoint(layout.prm(1), kind="prm")
     rollouts("any")
@@ -234,7 +234,7 @@ def test_games_without_a_column(tmp_path, monkeypatch, household, program):
 def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins, method):
     """Refused where choosing by it loses games, and where it changes none."""
     monkeypatch.setattr(trust, "GAMES", 3)
-    project(*following(method), critic={"require": "gain"}, rollout={"validation_share": 0.5})
+    project(*following(method), critic={"require": "gain_or_error"}, rollout={"validation_share": 0.5})
     checkpoint(layout.policy(0))
     checkpoint(layout.prm(1), kind="prm")
     rollouts("any")

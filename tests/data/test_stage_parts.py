@@ -191,8 +191,17 @@ def test_the_printed_table_and_the_report():
     assert report.startswith("# Iteration 1\n")
     assert "| pick_and_place_simple | 40 | 50.0% |" in report
     assert "| ranking.accuracy | 0.61 |" in report
-    assert "curve" not in report
+    assert "curve" not in report and "refused" not in text + report
     assert "Reward hacking" not in report
+
+
+def test_table_and_report_say_which_prm_was_refused():
+    said = "PRM 1 was refused (58 % [48, 68] of 184 pairs): policy 1 is policy 0"
+    rows = [ROW, ROW | {"refused": said}, ROW | {"refused": said, "split": "seen"}, ROW | {"refused": None}]
+    lines = iterations_text(rows, {}).splitlines()
+    assert lines.count(said) == 1 and lines[5:8] == ["", said, ""]
+    report = iteration_report(1, [ROW], {"collect-1": {"refused": said}, "policy-1": {"refused": said, "steps": 0}})
+    assert report.count(f"**{said}.**") == 1
 
 
 def test_the_report_says_where_the_monitor_raised_its_flag():

@@ -98,11 +98,12 @@ def test_policies_are_registered_with_their_lineage_and_one_is_champion(client, 
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "model.safetensors").write_text("weights")
     tracker = Tracker("policy@1", 1, PARAMS)
-    assert not tracker.registered("d1")
+    assert not tracker.registered("d1", 1)
     tracker.register_policy(tmp_path / "policy", "d1", 1, {"policy": "d0", "prm": "p1"})
     tracker.register_policy(tmp_path / "policy", "d2", 2, {"policy": "d1", "prm": "p2"})
-    assert tracker.registered("d1")
-    tracker.crown("d1")
+    tracker.register_policy(tmp_path / "policy", "d1", 3, {"policy": "d1", "refused_prm": "p3"})
+    assert tracker.registered("d1", 1) and not tracker.registered("d1", 2)
+    tracker.crown("d1", 1)
     champion = client.get_model_version_by_alias(MODEL, "champion")
     assert champion.tags["digest"] == "d1"
     assert (champion.tags["parent.policy"], champion.tags["parent.prm"], champion.tags["iteration"]) == (
@@ -113,7 +114,9 @@ def test_policies_are_registered_with_their_lineage_and_one_is_champion(client, 
     assert champion.tags["dvc_md5"].endswith(".dir")
     experiment = client.get_run(tracker.run_id).info.experiment_id
     models = client.search_logged_models(experiment_ids=[experiment])
-    assert {model.name for model in models} == {"policy-1", "policy-2"}, "on the page of the runs, not on Default's"
+    assert {model.name for model in models} == {"policy-1", "policy-2", "policy-3"}, (
+        "on the page of the runs, not on Default's"
+    )
 
 
 def test_nested_names():
