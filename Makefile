@@ -7,7 +7,7 @@ override PROFILE := $(value PROFILE)
 export PROFILE
 PREFECT_PORT ?= 4200
 MLFLOW_PORT ?= 5000
-GPUS ?= 1
+GPUS ?=
 
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
@@ -72,4 +72,4 @@ docs: $(INSTALLED)  ## The site of the documentation, in site/: open site/index.
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 ui: $(INSTALLED) $(DATABASE)  ## Prefect's server, a worker and MLflow on localhost, until Ctrl-C
-	@python -m flows.ui --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) --gpus $(GPUS)
+	@python -m flows.ui --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) $(if $(GPUS),--gpus $(GPUS))

@@ -1,45 +1,171 @@
-"""The flow ``campaign``: every stage of the graph, iteration by iteration, as tracked tasks.
+"""The flow ``campaign``: every stage of the graph, from a snapshot of the checkout, as tracked tasks.
 
 ``python -m flows.campaign`` runs it here, against the server of ``make ui``; ``prefect deployment run
-campaign/campaign`` runs it on that server's worker.
+campaign/campaign`` runs it on that server's worker. An edit of the checkout changes nothing of a campaign that runs.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
+import yaml
 from prefect import flow
+from prefect.futures import PrefectFuture
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import PositiveFloat, PositiveInt
 
-from flows.artifacts import publish_iterations_table, publish_mlflow_link, publish_stages
-from flows.dvc_join import HOURS, StageRun
-from flows.graph import read_graph, steps
-from flows.iteration import iteration, run_stages
+from flows import snapshot
+from flows.artifacts import publish_gates, publish_iterations_table, publish_mlflow_link, publish_report, publish_stages
+from flows.dvc_join import HOURS, StageRun, run_stage
+from flows.elsewhere import Elsewhere, run_elsewhere
+from flows.graph import GraphStage, read_graph, steps
+from flows.iteration import RETRY_DELAY_SECONDS, staged
+from flows.ready import run_ready
+from flows.snapshot import Snapshot
+
+AT_ONCE_ELSEWHERE = 64
+"""Stages that are asked for at once where workers run them: more than ever are ready."""
 
 
-@flow
-def campaign(retries: int = 0, hours: float = HOURS) -> list[StageRun]:
-    """Bring every stage of dvc.yaml up to date, each iteration as a flow of its own.
+@flow(task_runner=ThreadPoolTaskRunner(max_workers=AT_ONCE_ELSEWHERE))  # pyright: ignore[reportArgumentType]
+def campaign(
+    profiles: list[str] = [],  # noqa: B006  (Prefect's form shows it)
+    seed: int | Literal["new"] | None = None,
+    world: str | None = None,
+    name: str | None = None,
+    retries: int = 0,
+    hours: PositiveFloat = HOURS,
+    at_once: PositiveInt = 1,
+    workers: bool = False,
+    git_remote: str = "origin",
+) -> list[StageRun]:
+    """Bring every stage of dvc.yaml up to date, in a snapshot of the checkout on the Git branch campaign/NAME.
 
-    The same as ``dvc repro``, watched. ``retries`` is how often a failed stage is tried again, ``hours``
-    how long one may run. Run in the checkout. Raises :class:`flows.dvc_join.StageFailed` when a stage fails.
+    Args:
+        profiles: profiles and single keys, from left to right: smoke, rollout.games=900.
+        seed: another seed; new is one made from the campaign's name.
+        world: a profile of another world, before the others: textcraft, babyai, webshop, arithmetic.
+        name: of the campaign, and of its branch; one that exists goes on. None is the name of the run.
+        retries: how often a failed stage is tried again. Not where the same would come of it.
+        hours: that a stage may run.
+        at_once: stages that run side by side here.
+        workers: run stages on whichever workers are free, as runs of the deployment stage. Needs a Git remote and a DVC
+            remote that all of them reach.
+        git_remote: where the branch is pushed to, if the checkout has a remote of that name.
+
+    Raises :class:`flows.dvc_join.StageFailed` when a stage fails, :class:`flows.snapshot.SnapshotError` when no
+    snapshot can be had.
     """
-    runs = []
-    for step in steps(read_graph(Path.cwd())):
-        if step.iteration is None:
-            runs += run_stages("campaign", step.stages, retries, hours)
-        else:
-            runs += iteration(step.iteration, retries, only=[stage.name for stage in step.stages], hours=hours)
+    name = name or f"{flow_run.get_name()}-{str(flow_run.get_id())[:6]}"
+    words = [*([world] if world else []), *profiles, *_seed(seed, name)]
+    checkout = Path.cwd()
+    with snapshot.opened(checkout, name, words) as taken, _inside(taken):
+        get_run_logger().info(f"campaign {name}: branch {taken.branch}, worktree {taken.root}")
+        if workers:
+            return _on_workers(taken, retries, hours, git_remote)
+        start = partial(_here, retries=retries, hours=hours)
+        return _campaign(taken, start, partial(_record, taken, git_remote), at_once)
+
+
+def _campaign(
+    taken: Snapshot, start: Callable[[GraphStage], PrefectFuture], record: Callable[[StageRun], object], at_once: int
+) -> list[StageRun]:
+    graph = read_graph(taken.root)
+    order = [stage for step in steps(graph) for stage in step.stages]
+    left = {number: {s.name for s in order if s.iteration == number} for number in {s.iteration for s in order}}
+    of_stage = {stage.name: stage.iteration for stage in order}
+
+    def ended(run: StageRun) -> None:
+        record(run)
+        number = of_stage[run.stage]
+        left[number].discard(run.stage)
+        if number is not None and not left[number]:
+            publish_report(number, [stage for stage in order if stage.iteration == number])
+
+    try:
+        runs = run_ready(order, start, ended, at_once=at_once)
+    finally:
+        publish_gates("campaign", order)
     publish_stages("campaign", runs)
     publish_iterations_table()
     publish_mlflow_link("campaign", "campaign")
     return runs
 
 
+def _here(stage: GraphStage, retries: int, hours: float) -> PrefectFuture:
+    return staged(run_stage, stage, retries).submit(stage, hours)
+
+
+def _record(taken: Snapshot, git_remote: str, run: StageRun) -> None:
+    """One commit a stage that ran. That the remote cannot be reached ends no campaign that runs here."""
+    if snapshot.commit_lock(taken, run.stage):
+        try:
+            snapshot.push(taken, git_remote)
+        except snapshot.SnapshotError as error:
+            get_run_logger().warning(f"{taken.branch} is not pushed: {error}")
+
+
+def _on_workers(taken: Snapshot, retries: int, hours: float, git_remote: str) -> list[StageRun]:
+    device = yaml.safe_load((taken.root / "params.yaml").read_text())["compute"]["device"]
+    where = Elsewhere(taken, git_remote, device, hours)
+    where.publish("start")
+
+    def start(stage: GraphStage) -> PrefectFuture:
+        tried = run_elsewhere.with_options(retries=retries, retry_delay_seconds=RETRY_DELAY_SECONDS)
+        return tried.submit(stage, where)
+
+    try:
+        return _campaign(taken, start, partial(_bring, taken), AT_ONCE_ELSEWHERE)
+    finally:
+        where.ending.set()
+
+
+def _bring(taken: Snapshot, run: StageRun) -> None:
+    """The small outs of a stage that ran elsewhere, for the reports."""
+    from dvc.repo import Repo
+
+    if run.stage.startswith(("evaluate", "compare")):
+        with Repo(str(taken.root)) as repo:
+            repo.pull(targets=[run.stage])
+
+
+def _seed(seed: int | str | None, name: str) -> list[str]:
+    """``new``: of the campaign's name, so that a campaign that is run again has the same one."""
+    if seed == "new":
+        seed = int(hashlib.sha256(name.encode()).hexdigest()[:7], 16)
+    return [] if seed is None else [f"seed={seed}"]
+
+
+@contextlib.contextmanager
+def _inside(taken: Snapshot) -> Iterator[None]:
+    """In the worktree, with the environment of its stages."""
+    before = dict(os.environ)
+    os.environ.update(snapshot.stage_variables(taken.checkout, taken.root))
+    try:
+        with contextlib.chdir(taken.root):
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 if __name__ == "__main__":
     import argparse
 
-    parser = argparse.ArgumentParser(description=campaign.description)
-    parser.add_argument("--retries", type=int, default=0)
+    parser = argparse.ArgumentParser(prog="python -m flows.campaign", description=campaign.description)
+    parser.add_argument("profiles", nargs="*", metavar="PROFILE or KEY=VALUE")
+    parser.add_argument("--name", help="of the campaign; one that exists goes on")
+    parser.add_argument("--retries", type=int, default=0, help="of a failed stage")
     parser.add_argument("--hours", type=float, default=HOURS, help="that a stage may run")
-    asked = parser.parse_args()
-    campaign(retries=asked.retries, hours=asked.hours)
+    parser.add_argument("--at-once", type=int, default=1, help="stages side by side here")
+    parser.add_argument("--workers", action="store_true", help="stages run on workers, as deployment runs")
+    parser.add_argument("--git-remote", default="origin", help="where the branch is pushed to")
+    campaign(**vars(parser.parse_args()))

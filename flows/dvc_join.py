@@ -25,7 +25,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Completed, State
 
 from flows.graph import GraphStage
-from flows.leash import leashed
+from flows.leash import leashed, let_go
 
 TAIL_LINES = 20
 """Lines of a failed stage's output that its error repeats."""
@@ -35,6 +35,7 @@ HOURS = 24.0
 """How long a stage may run unless a flow is told otherwise."""
 _EXITED = re.compile(r"exited with (-?\d+)")
 """What DVC says of a stage's command that failed."""
+_RUNNING: set[subprocess.Popen[str]] = set()
 
 
 class StageFailed(RuntimeError):
@@ -84,15 +85,20 @@ def is_fresh(stage: str) -> bool:
     return not json.loads(asked.stdout)
 
 
-def reproduce(stage: str, log: Callable[[str], object], hours: float = HOURS) -> None:
-    """Run ``dvc repro --single-item stage``, each line of it to ``log``, for at most ``hours``.
+def reproduce(
+    stage: str, log: Callable[[str], object], hours: float = HOURS, *options: str, lock: int | None = None
+) -> list[str]:
+    """Run ``dvc repro --single-item stage`` with DVC's ``options``, each line of it to ``log``, for at most ``hours``.
+
+    ``lock`` is an open file that stays locked until no process of the stage is left. Returns the last lines.
 
     Raises StageRefused, StageHung or, where a signal ended the stage or DVC itself failed, StageFailed: each with the
     last lines.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
-    command = dvc_command("repro", "--single-item", stage)
-    with leashed(command, env=stage_environment(), stdout=subprocess.PIPE) as running:
+    command = dvc_command("repro", "--single-item", *options, stage)
+    with leashed(command, env=stage_environment(), stdout=subprocess.PIPE, lock=lock) as running:
+        _RUNNING.add(running)
         hung = threading.Event()
 
         def end() -> None:
@@ -110,12 +116,20 @@ def reproduce(stage: str, log: Callable[[str], object], hours: float = HOURS) ->
             code = running.wait()
         finally:
             limit.cancel()
+            _RUNNING.discard(running)
     said = "Its last lines:\n" + "\n".join(tail)
     if hung.is_set():
         raise StageHung(f"stage {stage} was ended: it ran longer than {hours:g} hours. {said}")
     if code != 0:
         kind = StageRefused if final(tail) else StageFailed
         raise kind(f"stage {stage} failed: dvc repro exited with {code}. {said}")
+    return list(tail)
+
+
+def end_all() -> None:
+    """Let go of every stage that runs in a thread of this process; each thread then raises StageFailed."""
+    for running in list(_RUNNING):
+        let_go(running)
 
 
 def final(lines: Iterable[str]) -> bool:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from prefect import flow
+from prefect import Task, flow
 
 from flows.artifacts import publish_gates, publish_mlflow_link, publish_report
 from flows.dvc_join import HOURS, StageRun, run_stage
@@ -15,21 +15,27 @@ from flows.graph import GraphStage, read_graph, with_needs
 RETRY_DELAY_SECONDS = 10
 
 
+def staged(task: Task, stage: GraphStage, retries: int) -> Task:
+    """``task`` for this stage, tried again ``retries`` times.
+
+    A stage tagged ``gpu`` takes a slot of the tag limit ``gpu``, but only where the run was given a device
+    (CUDA_VISIBLE_DEVICES, from the GPU work pool): on processors there is nothing to share out.
+    """
+    device = bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    tags = [tag for tag in stage.tags if device or tag != "gpu"]
+    return task.with_options(tags=tags, retries=retries, retry_delay_seconds=RETRY_DELAY_SECONDS)
+
+
 def run_stages(page: str, stages: Sequence[GraphStage], retries: int, hours: float = HOURS) -> list[StageRun]:
     """Bring ``stages`` up to date one after another, and publish their gates whether or not all goes well.
 
     The first that fails for good (after ``retries``) ends it. A stage that runs longer than ``hours`` is ended, which
-    counts as a failure. A stage tagged ``gpu`` takes a slot of the tag limit
-    ``gpu``, but only where the run was given a device (CUDA_VISIBLE_DEVICES, from the GPU work pool): on processors
-    there is nothing to share out.
+    counts as a failure.
     """
-    device = bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
     runs = []
     try:
         for stage in stages:
-            tags = [tag for tag in stage.tags if device or tag != "gpu"]
-            staged = run_stage.with_options(tags=tags, retries=retries, retry_delay_seconds=RETRY_DELAY_SECONDS)
-            runs.append(staged(stage, hours, return_state=True).result())
+            runs.append(staged(run_stage, stage, retries)(stage, hours, return_state=True).result())
     finally:
         publish_gates(page, stages)
     return runs

@@ -29,12 +29,13 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @contextmanager
 def leashed(
-    command: Sequence[str], env: Mapping[str, str], stdout: int | IO[str] | None = None
+    command: Sequence[str], env: Mapping[str, str], stdout: int | IO[str] | None = None, lock: int | None = None
 ) -> Iterator[subprocess.Popen[str]]:
     """Run ``command`` on a leash; when the block is left, by whatever way, no process of it remains.
 
-    ``stdout`` is as for :class:`subprocess.Popen`; stderr goes the same way. The exit status is the command's own
-    (128 + n where signal n ended it).
+    ``stdout`` is as for :class:`subprocess.Popen`; stderr goes the same way. ``lock`` is an open file that the leash
+    keeps open, and so locked, until the tree is gone. The exit status is the command's own (128 + n where signal n
+    ended it).
     """
     leash = subprocess.Popen(
         [sys.executable, __file__, *command],
@@ -45,14 +46,21 @@ def leashed(
         text=True,
         errors="replace",
         start_new_session=True,
+        pass_fds=() if lock is None else (lock,),
     )
     try:
         yield leash
     finally:
-        leash.stdin.close()
+        let_go(leash)
         leash.wait()
         if leash.stdout is not None:
             leash.stdout.close()
+
+
+def let_go(leash: subprocess.Popen[str]) -> None:
+    """End what is on the leash; returns at once. May be called from any thread, and more than once."""
+    with suppress(BrokenPipeError):
+        leash.stdin.close()
 
 
 def _alive(process: psutil.Process) -> bool:

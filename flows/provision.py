@@ -2,7 +2,8 @@
 
     python -m flows.provision --gpus 1
 
-Can be run again at any time; what is there is brought up to date. ``make ui`` runs it against its own server.
+Can be run again at any time and from any checkout; what is there is brought up to date. Limits stay as they are unless
+``--gpus`` says otherwise. ``make ui`` runs it against its own server.
 """
 
 from __future__ import annotations
@@ -14,31 +15,46 @@ from contextlib import suppress
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
 from flows import automations
 
 CPU_POOL = "agentprm-cpu"
 GPU_POOL = "agentprm-gpu"
+CAMPAIGN_POOL = "agentprm-campaigns"
 
 
-def _provide_pool(client: SyncPrefectClient, name: str, description: str, limit: int) -> None:
+def _provide_pool(client: SyncPrefectClient, name: str, description: str, limit: int | None, *, anew: bool) -> None:
     template = ProcessWorker.get_default_base_job_template()
     with suppress(ObjectAlreadyExists):
         client.create_work_pool(WorkPoolCreate(name=name, type="process", base_job_template=template))
-    client.update_work_pool(name, WorkPoolUpdate(description=description, concurrency_limit=limit))
+        anew = True
+    update = WorkPoolUpdate(description=description)
+    client.update_work_pool(name, update.model_copy(update={"concurrency_limit": limit}) if anew else update)
 
 
-def provision(gpus: int) -> None:
-    """Work pools (one run at a time on processors, one a GPU on GPUs), the tag limit ``gpu`` and the automations."""
+def provision(gpus: int | None = None) -> None:
+    """Work pools, the tag limit ``gpu`` and the automations.
+
+    ``gpus``: how many the pool and the tag share out; None leaves that as it is, and is 1 on a new server. The pool of
+    processors has no limit: a worker has its own (``prefect worker start --limit 1``), so each host adds its share.
+    """
     with get_client(sync_client=True) as client:
-        _provide_pool(client, CPU_POOL, "Runs on this machine's processors.", limit=1)
-        _provide_pool(
-            client, GPU_POOL, "Runs on the GPU that CUDA_VISIBLE_DEVICES in its job variables names.", limit=gpus
-        )
-        client.create_concurrency_limit(tag="gpu", concurrency_limit=gpus)
+        _provide_pool(client, CPU_POOL, "Runs on the processors of whichever worker is free.", None, anew=True)
+        _provide_pool(client, CAMPAIGN_POOL, "Campaigns whose stages run on workers: they wait.", None, anew=True)
+        about = "Runs on the GPU that CUDA_VISIBLE_DEVICES names, of the worker or in the job variables."
+        _provide_pool(client, GPU_POOL, about, gpus or 1, anew=gpus is not None)
+        if gpus is not None or not _limited(client):
+            client.create_concurrency_limit(tag="gpu", concurrency_limit=gpus or 1)
         automations.install(client)
+
+
+def _limited(client: SyncPrefectClient) -> bool:
+    with suppress(ObjectNotFound):
+        client.read_concurrency_limit_by_tag("gpu")
+        return True
+    return False
 
 
 def deploy() -> None:
@@ -48,6 +64,6 @@ def deploy() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Work pools, limits, automations, deployments.")
-    parser.add_argument("--gpus", type=int, default=1, help="GPUs to share out (the limit of pool and tag)")
+    parser.add_argument("--gpus", type=int, help="GPUs to share out (the limit of pool and tag); else as it is")
     provision(parser.parse_args().gpus)
     deploy()

@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import URLError
 
+from flows.checkout import CHECKOUT
 from flows.leash import leashed
 from flows.provision import CPU_POOL
 from tasks.frame.tracking import MLFLOW_TRAINING
@@ -38,6 +39,7 @@ def server_environment(home: Path, prefect_port: int, mlflow_port: int) -> dict[
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "PREFECT_HOME": str(home),
+        CHECKOUT: str(home.parent),
         "PREFECT_API_URL": f"http://{HOST}:{prefect_port}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
@@ -73,7 +75,7 @@ def wait_until_up(name: str, url: str, process: subprocess.Popen[str], log: Path
     raise NotStarted(f"{name} did not answer on {url} within {START_SECONDS} s; see {log}")
 
 
-def serve(home: Path, prefect_port: int, mlflow_port: int, gpus: int) -> None:
+def serve(home: Path, prefect_port: int, mlflow_port: int, gpus: int | None) -> None:
     """Start the three, register the deployments, and wait until one of them ends (an error) or a signal comes."""
     require_free(prefect_port, "PREFECT_PORT")
     require_free(mlflow_port, "MLFLOW_PORT")
@@ -92,10 +94,11 @@ def serve(home: Path, prefect_port: int, mlflow_port: int, gpus: int) -> None:
         server_log = start("prefect-server", "prefect", "server", "start", "--host", HOST, "--port", str(prefect_port))
         mlflow_log = start("mlflow", *mlflow_command(mlflow_port))
         wait_until_up("Prefect", f"http://{HOST}:{prefect_port}/api/health", running["prefect-server"], server_log)
-        provision_log = start("provision", "flows.provision", "--gpus", str(gpus))
+        limit = () if gpus is None else ("--gpus", str(gpus))
+        provision_log = start("provision", "flows.provision", *limit)
         if (status := running.pop("provision").wait()) != 0:
             raise NotStarted(f"registering the deployments failed with status {status}; see {provision_log}")
-        start("prefect-worker", "prefect", "worker", "start", "--pool", CPU_POOL, "--name", "local")
+        start("prefect-worker", "prefect", "worker", "start", "--pool", CPU_POOL, "--name", "local", "--limit", "1")
         wait_until_up("MLflow", f"http://{HOST}:{mlflow_port}/health", running["mlflow"], mlflow_log)
         print(f"Prefect  http://{HOST}:{prefect_port}")
         print(f"MLflow   http://{HOST}:{mlflow_port}/#/experiments?{MLFLOW_TRAINING}")
@@ -127,7 +130,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Prefect server, process worker and MLflow on localhost.")
     parser.add_argument("--prefect-port", type=int, default=4200)
     parser.add_argument("--mlflow-port", type=int, default=5000)
-    parser.add_argument("--gpus", type=int, default=1, help="GPUs that the GPU work pool shares out")
+    parser.add_argument("--gpus", type=int, help="GPUs that the GPU work pool shares out")
     arguments = parser.parse_args()
     for end in (signal.SIGINT, signal.SIGTERM):  # set both: a shell starts background jobs with SIGINT ignored
         signal.signal(end, signal.default_int_handler)

@@ -70,6 +70,15 @@ os.replace(aside, out)
 '''
 
 
+def committed(folder: Path) -> None:
+    """A Git repository and DVC project of one commit."""
+    author = ("-c", "user.name=tests", "-c", "user.email=tests@localhost")
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=folder, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=folder, check=True)
+    subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+    subprocess.run(["git", *author, "commit", "-q", "-m", "project"], cwd=folder, check=True)
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder for one test: a DVC project of six stages, none of which has run."""
@@ -78,7 +87,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "seed.txt").write_text("seed\n")
     (tmp_path / "naps").write_text("")
     (tmp_path / "faults").write_text("")
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], cwd=tmp_path, check=True)
+    (tmp_path / "params.yaml").write_text("compute: {device: cpu}\n")
+    (tmp_path / ".gitignore").write_text(".scratch/\n.prefect/\n")
+    committed(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return tmp_path
@@ -94,11 +105,15 @@ def prefect_server() -> Iterator[None]:
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:
-    """Every living process whose current folder is ``folder``, this one not counted."""
+    """Every living process whose current folder is ``folder`` or below it, this one not counted."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and Path(process.cwd()) == folder and process.status() != "zombie":
+            if (
+                process.pid != os.getpid()
+                and Path(process.cwd()).is_relative_to(folder)
+                and process.status() != "zombie"
+            ):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

@@ -14,6 +14,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.settings import get_current_settings
 
+from flows import snapshot
 from flows.campaign import campaign
 from flows.dvc_join import StageFailed
 from flows.iteration import iteration
@@ -29,6 +30,12 @@ def state_names(flow_run_id: object) -> dict[str, str]:
     return {run.name: run.state_name for run in runs}
 
 
+def tries(flow_run_id: object, task: str) -> int:
+    with get_client(sync_client=True) as client:
+        runs = client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])))
+    return next(run.run_count for run in runs if run.name == task)
+
+
 def artifact_keys() -> set[str]:
     with get_client(sync_client=True) as client:
         return {artifact.key for artifact in client.read_artifacts()}
@@ -36,14 +43,27 @@ def artifact_keys() -> set[str]:
 
 def test_a_campaign_runs_every_stage_and_a_second_one_none(project: Path) -> None:
     names = ["seed", "grow@1", "measure@1", "grow@2", "measure@2", "compare"]
-    assert [(run.stage, run.outcome) for run in campaign()] == [(name, "Completed") for name in names]
-    assert (project / "data/2.txt").read_text() == "seed\ndata/0.txtdata/1.txtdata/2.txt"
-    assert {"campaign-gates", "campaign-stages", "campaign-iterations", "iteration-1-gates"} <= artifact_keys()
+    assert [(run.stage, run.outcome) for run in campaign(name="one")] == [(name, "Completed") for name in names]
+    root = project / snapshot.CAMPAIGNS / "one" / "campaign"
+    assert (root / "data/2.txt").read_text() == "seed\ndata/0.txtdata/1.txtdata/2.txt"
+    assert not (project / "data").exists()
+    assert {"campaign-gates", "campaign-stages", "campaign-iterations"} <= artifact_keys()
+    committed = snapshot.git(project, "log", "--format=%s", "main..campaign/one").splitlines()
+    assert committed[:-1] == [f"one: {name}" for name in reversed(names)]
 
-    state = campaign(return_state=True)
+    state = campaign(name="one", return_state=True)
     assert [(run.stage, run.outcome) for run in state.result()] == [(name, "UpToDate") for name in names]
     shown = state_names(state.state_details.flow_run_id)
     assert (shown["seed"], shown["compare"]) == ("UpToDate", "UpToDate")
+
+
+def test_stages_that_do_not_need_each_other_run_at_once(project: Path) -> None:
+    (project / "naps").write_text("measure@1")
+    state = campaign(name="two", at_once=2, hours=0.002, return_state=True)
+    assert state.is_failed()
+    assert "stage measure@1 was ended" in state.message
+    assert (project / snapshot.CAMPAIGNS / "two/campaign/data/2.txt").exists()
+    assert processes_in(project) == []
 
 
 def test_an_iteration_runs_what_it_needs_and_no_more(project: Path) -> None:
@@ -53,12 +73,14 @@ def test_an_iteration_runs_what_it_needs_and_no_more(project: Path) -> None:
 
 def test_a_failing_stage_fails_the_flow_and_is_named_there(project: Path) -> None:
     (project / "faults").write_text("grow@1")
-    state = campaign(return_state=True)
+    state = campaign(retries=1, return_state=True)
     assert state.is_failed()
     assert "stage grow@1 failed" in state.message
     with pytest.raises(StageFailed, match="the lines do not grow"):
         state.result()
-    assert not (project / "data/1.txt").exists()
+    (root,) = project.glob(f"{snapshot.CAMPAIGNS}/*/campaign")
+    assert not (root / "data/1.txt").exists()
+    assert tries(state.state_details.flow_run_id, "grow@1") == 1  # the same would come of it
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
@@ -67,7 +89,7 @@ def test_a_killed_flow_leaves_no_process_and_the_next_completes(project: Path, e
     env = {**os.environ, "PREFECT_API_URL": get_current_settings().api.url}
     with (project / "flow.log").open("w") as log:
         flow = subprocess.Popen([sys.executable, "-m", "flows.campaign"], env=env, stdout=log, stderr=log)
-    while not (project / "data/0.txt.aside").exists():
+    while not list(project.glob(f"{snapshot.CAMPAIGNS}/*/campaign/data/0.txt.aside")):
         assert flow.poll() is None, (project / "flow.log").read_text()
         time.sleep(0.1)
     flow.send_signal(end)
@@ -76,7 +98,8 @@ def test_a_killed_flow_leaves_no_process_and_the_next_completes(project: Path, e
     while (left := processes_in(project)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == []
-    assert not (project / "data/0.txt").exists()
+    (root,) = project.glob(f"{snapshot.CAMPAIGNS}/*/campaign")
+    assert not (root / "data/0.txt").exists()
 
-    (project / "naps").write_text("")
-    assert iteration(1, return_state=True).is_completed()
+    (root / "naps").write_text("")
+    assert campaign(name=root.parent.name, return_state=True).is_completed()

@@ -61,11 +61,14 @@ def test_a_deployment_runs_and_ctrl_c_ends_everything(project: Path) -> None:
     api = f"http://127.0.0.1:{ports[0]}/api"
     (campaign,) = post(api, "/deployments/filter", {"deployments": {"name": {"any_": ["campaign"]}}})
     post(api, f"/deployments/{campaign['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
-    wait_for(project / "data/2.txt.aside", "half a", ui)
-    (first,) = post(api, "/flow_runs/filter", {"flow_runs": {"name": {"any_": ["iteration 1"]}}})
+    while not (found := list(project.glob(".scratch/campaigns/*/campaign"))):
+        assert ui.poll() is None
+        time.sleep(0.2)
+    wait_for(found[0] / "data/2.txt.aside", "half a", ui)
+    (first,) = post(api, "/task_runs/filter", {"task_runs": {"name": {"like_": "measure@1"}}})
     assert first["state"]["name"] == "Completed"
 
     ui.send_signal(signal.SIGINT)
     assert ui.wait(timeout=60) == 0
     assert processes_in(project) == []
-    assert not (project / "data/2.txt").exists()
+    assert not (found[0] / "data/2.txt").exists()
