@@ -107,7 +107,8 @@ def random_commands(
 
 
 def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int) -> list[tuple[str, ...]]:
-    """The distinct actions among ``draws`` samples at each point, the most frequent first."""
+    """The distinct actions among ``draws`` samples at each point, whatever their reasons; the one in the most frequent
+    sample first."""
     answers: dict[int, tuple[str, ...]] = {}
     waiting = iter(enumerate(points))
     asked: dict[int, int] = {}
@@ -116,7 +117,7 @@ def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int)
             number, point = following
             asked[_sit(sampler, point, draws, seed)] = number
         for seat, decisions in sampler.tick():
-            answers[asked.pop(seat)] = tuple(decision.action for decision in decisions)
+            answers[asked.pop(seat)] = tuple(dict.fromkeys(decision.action for decision in decisions))
             sampler.close(seat)
     return [answers[number] for number in range(len(points))]
 

@@ -59,17 +59,18 @@ class PairCounts:
 def select_pair(choice: Choice, margin: float, counts: PairCounts) -> Pair | None:
     """The best against the worst of the samples at one state; with two samples that is online DPO as in paper A.
 
-    None, and counted, where all are one action or their scores differ by no more than ``margin``. Of equal scores the
-    first drawn counts.
+    The worst is another action than the best, whatever their reasons. None, and counted, where all are one action or
+    their scores differ by no more than ``margin``. Of equal scores the first drawn counts.
     """
     proposals, scores = choice.proposals, choice.scores
     counts.states += 1
     counts.score += sum(scores) / len(scores)
     best = max(range(len(scores)), key=lambda k: scores[k])
-    worst = min(range(len(scores)), key=lambda k: scores[k])
-    if all(proposal.tokens == proposals[0].tokens for proposal in proposals):
+    others = [k for k, proposal in enumerate(proposals) if proposal.action != proposals[best].action]
+    if not others:
         counts.same += 1
         return None
+    worst = min(others, key=lambda k: scores[k])
     if scores[best] - scores[worst] <= margin:
         counts.tied += 1
         return None

@@ -2,7 +2,8 @@
 
 A checkpoint is a folder: ``config.json``, ``model.safetensors`` (or a PEFT adapter), the tokenizer's files, and
 ``agentprm.json``, which names the tokenizer the weights were trained with. A folder whose tokenizer is another one is
-refused. ``source`` may also be a Hugging Face id: then nothing of ours is expected in it.
+refused. ``source`` may also be a published model, a folder or a Hugging Face id: then nothing of ours is expected in
+it. An adapter's checkpoint keeps the digest of the weights that it was trained on, and is refused with others.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer, make_renderer
@@ -40,7 +42,8 @@ EMBEDDING_STD = 0.3
 library's 0.02 ten steps can undo what the names of one kind share, at 0.3 they cannot. Before training such a model is
 sure of its nonsense: it says the last token again."""
 _ENTITY = re.compile(r"[a-z]+ \d+")
-_WEIGHT_FILES = ("*.safetensors", "adapter_config.json", "config.json", "tokenizer.json")
+_ADAPTER = "adapter_config.json"
+_WEIGHT_FILES = ("*.safetensors", _ADAPTER, "config.json", "tokenizer.json")
 
 
 class CheckpointError(DataError):
@@ -55,7 +58,7 @@ class Checkpoint:
     tokenizer: PreTrainedTokenizerBase
     renderer: Renderer
     digest: str
-    """First 16 hex digits of the SHA-256 of the checkpoint's weights and tokenizer; of the id for a model by name."""
+    """:func:`checkpoint_digest` of its folder; of a model by its id, of the files that were downloaded."""
     world: str = ""
     """The name of the world that it was trained in; empty where that is not recorded."""
 
@@ -136,15 +139,17 @@ def load_checkpoint(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     instruction: str = "",
+    revision: str | None = None,
 ) -> Checkpoint:
     """The policy or PRM at ``source``: a checkpoint folder (full or PEFT adapter), ``shipped:NAME``, or a Hugging Face
     id.
 
-    ``instruction``: the world's, for a model that comes without one of ours (a published chat model).
+    ``instruction``: the world's, for a model that comes without one of ours (a published chat model). ``revision``: the
+    commit of a model by its id; of a folder, the digest that its weights must have.
 
     Raises:
-        CheckpointError: the folder is not a checkpoint, or not of this kind, or its tokenizer is not the one the
-            weights were trained with; or what was shipped has changed.
+        CheckpointError: the folder is not a checkpoint, or not of this kind, its tokenizer is not the one the weights
+            were trained with, the weights are not those of ``revision``, or what was shipped has changed.
         DataError: no agent of this name is shipped.
     """
     if is_shipped(source):
@@ -158,29 +163,22 @@ def load_checkpoint(
     if not folder.exists() and not _may_be_an_id(source):
         raise CheckpointError(f"{source}: no such checkpoint folder")
     manifest = _read_manifest(folder, kind) if folder.exists() else {}
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    digest = checkpoint_digest(folder) if folder.exists() else hashlib.sha256(str(source).encode()).hexdigest()[:16]
+    tokenizer = _loaded(AutoTokenizer, source, revision)
     if manifest and manifest["tokenizer"] != tokenizer_digest(tokenizer):
         raise CheckpointError(
             f"{folder}: its tokenizer (digest {tokenizer_digest(tokenizer)}) is not the one its weights were trained "
             f"with ({manifest['tokenizer']}); restore the folder with `dvc checkout`"
         )
-    base = manifest.get("base") or source
-    options = {"dtype": dtype, "use_safetensors": True}
-    model: Any  # it may become a PeftModel, which has all of a PreTrainedModel that is used
-    if kind == "policy":
-        model = AutoModelForCausalLM.from_pretrained(base, **options)
-    else:
-        model = AutoModelForTokenClassification.from_pretrained(base, num_labels=1, **options)
-    if manifest.get("base"):
-        from peft import PeftModel
-
-        model = PeftModel.from_pretrained(model, folder, is_trainable=True)  # as full weights are
+    digest = checkpoint_digest(folder) if folder.exists() else ""
+    if digest and not manifest and revision not in (None, digest):
+        raise CheckpointError(f"{folder}: its weights have the digest {digest}, model.revision asks for {revision}")
+    model = _model(source, folder, kind, manifest, revision, dtype)
     embedded = embedding_of(model).num_embeddings
     if embedded < len(tokenizer):
         raise CheckpointError(f"{source}: the model embeds {embedded} tokens, its tokenizer has {len(tokenizer)}")
     renderer = make_renderer(tokenizer, manifest.get("instruction", instruction))
-    return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest, manifest.get("world", ""))
+    world = manifest.get("world", "")
+    return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest or _pinned(source, revision), world)
 
 
 def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> None:
@@ -193,6 +191,59 @@ def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> Non
             f"{source}: trained from scratch in the world {checkpoint.world}, it cannot play {world}; "
             f"choose --world {checkpoint.world}, or a checkpoint trained in {world}"
         )
+
+
+def _model(
+    source: str | Path, folder: Path, kind: str, manifest: dict, revision: str | None, dtype: torch.dtype
+) -> Any:  # it may be a PeftModel, which has all of a PreTrainedModel that is used
+    """The weights, with the adapter in ``folder`` where ``manifest`` names what it is on."""
+    base, options = manifest.get("base") or source, {"dtype": dtype, "use_safetensors": True}
+    revision = manifest.get("revision") if manifest.get("base") else revision
+    if kind == "policy":
+        model = _loaded(AutoModelForCausalLM, base, revision, **options)
+    else:
+        said = logging.get_verbosity()
+        logging.set_verbosity_error()  # a base has no score yet, which an adapter's folder has
+        model = _loaded(AutoModelForTokenClassification, base, revision, num_labels=1, **options)
+        logging.set_verbosity(said)
+    if not manifest.get("base"):
+        return model
+    from peft import PeftModel
+
+    model.config.base_digest = _same_base(folder, manifest)
+    return PeftModel.from_pretrained(model, folder, is_trainable=True)  # as full weights are
+
+
+def _loaded(kind: Any, source: str | Path, revision: str | None, **options: object) -> Any:
+    """What transformers makes of ``source``. A folder has no revisions; what is wrong with one is one line."""
+    if not Path(source).exists():
+        options["revision"] = revision
+    try:
+        return kind.from_pretrained(source, **options)
+    except (OSError, ValueError, KeyError) as error:
+        said = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"{source}: transformers cannot load it as a model: {said}") from error
+
+
+def _pinned(source: str | Path, revision: str | None) -> str:
+    """Digest of the files of a model by its id, which lie in the hub's cache."""
+    from huggingface_hub import snapshot_download
+
+    files = [*_WEIGHT_FILES]
+    return checkpoint_digest(Path(snapshot_download(str(source), revision=revision, allow_patterns=files)))
+
+
+def _same_base(folder: Path, manifest: dict) -> str:
+    """Digest of the weights that an adapter goes with. Raises CheckpointError where they are not those it was trained
+    on."""
+    base = manifest["base"]
+    now = checkpoint_digest(Path(base)) if Path(base).exists() else _pinned(base, manifest.get("revision"))
+    if manifest.get("base_digest") not in (None, now):
+        raise CheckpointError(
+            f"{folder}: its adapter was trained on the weights {manifest['base_digest']} of {base}, whose digest is "
+            f"now {now}; put those back, or train the adapter anew"
+        )
+    return now
 
 
 def save_checkpoint(
@@ -216,21 +267,36 @@ def save_checkpoint(
         "instruction": instruction,
         "world": world,
     }
+    if peft:
+        config = without_adapter(model).config
+        manifest |= {"revision": peft["default"].revision, "base_digest": getattr(config, "base_digest", None)}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
     return checkpoint_digest(folder)
 
 
 def checkpoint_digest(folder: Path) -> str:
-    """First 16 hex digits of the SHA-256 over the checkpoint's weights, configuration and tokenizer."""
+    """First 16 hex digits of the SHA-256 over the checkpoint's weights, configuration and tokenizer. An adapter's
+    covers the digest of the weights that it goes with, and not where they lie."""
     files = sorted({file for pattern in _WEIGHT_FILES for file in folder.glob(pattern)})
     if not any(file.suffix == ".safetensors" for file in files):
         raise CheckpointError(f"{folder}: no *.safetensors in it; is it a checkpoint, and is it whole?")
     total = hashlib.sha256()
     for file in files:
         total.update(file.name.encode())
+        if file.name == _ADAPTER:
+            total.update(_adapters_part(folder).encode())
+            continue
         with file.open("rb") as stream:
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()[:16]
+
+
+def _adapters_part(folder: Path) -> str:
+    """What an adapter's configuration and manifest say of how it is applied and to what."""
+    config, manifest = json.loads((folder / _ADAPTER).read_text()), folder / MANIFEST
+    base = json.loads(manifest.read_text()).get("base_digest") if manifest.exists() else None
+    kept = {name: value for name, value in config.items() if base is None or name != "base_model_name_or_path"}
+    return json.dumps([kept, base], sort_keys=True)
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -254,7 +320,8 @@ def _read_manifest(folder: Path, kind: str) -> dict:
     path = folder / MANIFEST
     if not path.exists():
         if kind == "prm" or not (folder / "config.json").exists():
-            raise CheckpointError(f"{folder}: no {MANIFEST} in it; is it a checkpoint, and is it whole?")
+            missing = MANIFEST if kind == "prm" else f"{MANIFEST}, nor the config.json of a published model"
+            raise CheckpointError(f"{folder}: no {missing} in it; is it a checkpoint, and is it whole?")
         return {}  # a published model, downloaded to a folder
     manifest = json.loads(path.read_text())
     if manifest["kind"] != kind:

@@ -131,7 +131,7 @@ class Renderer:
         """
         if self.format != "chat":
             raise ValueError("a reason needs a policy that writes reasons: a tokenizer with a chat template")
-        return self._encode(_HINDSIGHT.format(action=action)) + self.before_action + self._encode("REASON:\n")
+        return self._encode(hindsight(action)) + self.before_action + self._encode("REASON:\n")
 
     def reason(self, tokens: Sequence[int]) -> str:
         """What the policy answered to :meth:`question`, on one line."""
@@ -183,6 +183,11 @@ def chat_message(
     opening = f"{instruction} {_FORM}".lstrip() + _STEERING * steering if first else ""
     listed = "\n\nAdmissible commands:\n" + "\n".join(admissible) if admissible else ""
     return f"{opening}{observation}{listed}"
+
+
+def hindsight(action: str) -> str:
+    """What the user adds to a message to be told the reason for ``action``, in the ``chat`` format."""
+    return _HINDSIGHT.format(action=action)
 
 
 def chat_reply(action: str, reason: str) -> str:

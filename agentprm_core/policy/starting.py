@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal, cast
 
+from torch import nn
 from transformers import PreTrainedModel
 
 from agentprm_core.config import Count, CountOrNone, Range
+from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
@@ -72,6 +74,8 @@ class PublishedModel:
 
     source: str
     """A folder, or an id on the hub."""
+    revision: str | None
+    """Which weights: a commit on the hub; of a folder, the digest that its weights must have. null: those there are."""
     context: Count
     """Tokens of a whole episode."""
     max_action_tokens: ActionTokens
@@ -103,8 +107,9 @@ def starting_policy(
 ) -> Checkpoint:
     """The policy before it has seen a demonstration."""
     if isinstance(model, PublishedModel):
-        policy = load_checkpoint(model.source, device=device, instruction=spec.instruction)
-        return with_lora(policy, model.lora) if model.lora else policy
+        where = {"instruction": spec.instruction, "revision": model.revision}
+        policy = load_checkpoint(model.source, device=device, **where)
+        return with_lora(policy, model.lora, model.revision) if model.lora else policy
     texts = {
         text for demo in demos for turn in demo.turns for text in (turn.observation, turn.action, *turn.admissible)
     }
@@ -114,10 +119,37 @@ def starting_policy(
     return Checkpoint(fresh, tokenizer, make_renderer(tokenizer), digest="untrained")
 
 
-def with_lora(policy: Checkpoint, lora: Lora) -> Checkpoint:
-    """The same policy with a fresh LoRA adapter to train."""
+def with_lora(policy: Checkpoint, lora: Lora, revision: str | None = None) -> Checkpoint:
+    """The same policy with a fresh LoRA adapter to train. ``revision``: of the policy's weights.
+
+    Raises DataError for layers that the model has not, and for a rank that is not less than their smaller side.
+    """
     from peft import LoraConfig, get_peft_model
 
-    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.modules), task_type="CAUSAL_LM")
+    _check_lora(policy.model, lora)
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        target_modules=list(lora.modules),
+        task_type="CAUSAL_LM",
+        revision=revision,
+    )
+    policy.model.config.base_digest = policy.digest
     tuned = cast(PreTrainedModel, get_peft_model(policy.model, config))  # it has all of one that is used
     return Checkpoint(tuned, policy.tokenizer, policy.renderer, policy.digest)
+
+
+def _check_lora(model: PreTrainedModel, lora: Lora) -> None:
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    kinds = {name.rsplit(".", 1)[-1] for name in layers}
+    if missing := [name for name in lora.modules if name not in kinds]:
+        raise DataError(
+            f"model.lora.modules: {', '.join(missing)} is not allowed: linear layers of this model, which are "
+            f"{', '.join(sorted(kinds))}"
+        )
+    adapted = {name: module.weight.shape for name, module in layers.items() if name.rsplit(".", 1)[-1] in lora.modules}
+    name = min(adapted, key=lambda each: min(adapted[each]))
+    if lora.rank >= min(adapted[name]):
+        raise DataError(
+            f"model.lora.rank: {lora.rank} is not allowed: less than {min(adapted[name])}, the smaller side of {name}"
+        )

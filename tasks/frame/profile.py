@@ -24,6 +24,8 @@ from tasks.frame.params import PARAMS, ParamsError, validate
 PROFILES = Path("profiles")
 _NAMED = {"critic": "name", "method": "name", "model": "source"}
 """Sections whose keys depend on one of them."""
+_WHOLE = ("iterations", "policies")
+"""Sections that a profile has all of: with fewer entries, fewer iterations are made."""
 
 
 def load_profile(name: str, folder: Path = PROFILES) -> dict:
@@ -59,7 +61,9 @@ def overridden(params: dict, overrides: Mapping) -> dict:
 
 
 def _is_another(section: str, there: Mapping, value: Mapping) -> bool:
-    """Whether ``value`` is the block of another critic, method or kind of model."""
+    """Whether ``value`` is the block of another critic, method or kind of model, or a list of its own."""
+    if section in _WHOLE:
+        return True
     name = _NAMED.get(section)
     if name is None or name not in value or name not in there:
         return False

@@ -47,6 +47,12 @@ def test_another_name_replaces_the_block_and_the_same_one_changes_it():
     assert other == raw_params("llama3b")["model"] | {"source": "another/model"}, "another published one has the same"
 
 
+def test_a_profile_may_have_fewer_iterations():
+    raw = raw_params("chat")
+    assert list(raw["iterations"]) == ["1", "2"] and list(raw["policies"]) == ["0", "1", "2"]
+    assert validate(raw, "chat").model.revision is None
+
+
 def test_a_later_profile_wins():
     assert raw_params("online_dpo", "rft")["method"] == load_profile("rft", ROOT / PROFILES)["method"]
 

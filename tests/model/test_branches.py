@@ -3,11 +3,12 @@
 from collections import Counter
 from dataclasses import replace
 
-from agentprm_core.branches import Point, branch_points, play_branches, random_commands, undecided
+from agentprm_core.branches import Point, branch_points, candidates, play_branches, random_commands, undecided
+from agentprm_core.policy.decoding import Decision
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import play, starts
 from agentprm_core.types import Episode, Turn
-from tests.model import toy
+from tests.model import text_world, toy
 
 GAMES = {game.id: game for game in (toy.game(n) for n in range(6))}
 
@@ -94,3 +95,27 @@ def test_a_branch_goes_on_from_the_conversation_of_its_episode(toy_engine):
         seed=1,
     )
     assert told[:4] == [*((turn.action, turn.reason) for turn in turns[:3]), ("look", "")]
+
+
+def test_one_action_with_two_reasons_is_one_candidate():
+    class TwoReasons:
+        seats = 1
+
+        def open(self, seed):
+            return 0
+
+        def see(self, *_):
+            return True
+
+        def ask(self, seat, samples):
+            assert samples == 3
+
+        def tick(self):
+            said = [Decision("look", "dark", -1.0), Decision("wait", "dark", -1.0), Decision("look", "late", -1.0)]
+            return [(0, tuple(said))]
+
+        def close(self, seat):
+            pass
+
+    episode = text_world.play(0, 0, skill=0.0)
+    assert candidates(TwoReasons(), [Point(episode, 0)], 3, 1) == [("look", "wait")]

@@ -132,6 +132,17 @@ def test_pairs_are_best_against_worst_and_ties_are_counted():
     assert (counts.states, counts.pairs, counts.same, counts.tied) == (4, 1, 1, 2)
 
 
+def test_two_reasons_for_one_action_are_no_pair():
+    counts = PairCounts()
+    why, also, other = (Proposal(action, reason, (n,), -1.0) for n, (action, reason) in enumerate(
+        [("look", "It is dark."), ("look", "It is late."), ("wait", "It is dark.")]
+    ))  # fmt: skip
+    assert select_pair(Choice(0, (why, also), (0.9, 0.1)), 0.0, counts) is None
+    assert counts.same == 1
+    pair = select_pair(Choice(1, (why, also, other), (0.9, 0.1, 0.4)), 0.0, counts)
+    assert (pair.chosen, pair.rejected) == (why, other)
+
+
 def test_an_action_without_an_end_scores_below_all_others(policy, renderer):
     episode = text_world.play(0, 0)
     drawn = [[[proposal("take mug"), proposal("take", ended=False)]] + [[]] * (episode.length - 1)]

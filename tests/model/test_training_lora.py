@@ -120,7 +120,7 @@ def test_the_anchor_may_be_another_adapter(renderer, tuned):
 def test_the_profile_of_a_published_model_trains_an_adapter_of_it(tmp_path):
     """A tiny chat model in the place of the one of 3B: the profile's parameters, an adapter as π₀, one as its PRM."""
     tokenizer = byte_tokenizer(CHATML)
-    tiny = new_model(tokenizer, width=16, layers=1, heads=2, kv_heads=1, context=8192, seed=1)
+    tiny = new_model(tokenizer, width=64, layers=1, heads=2, kv_heads=2, context=8192, seed=1)
     save_checkpoint(tiny, tokenizer, tmp_path / "published")
     here = {"model": {"source": str(tmp_path / "published")}, "compute": {"device": "cpu"}}
     raw = overridden(yaml.safe_load((ROOT / PARAMS).read_text()), load_profile("llama3b", ROOT / "profiles"))
@@ -141,7 +141,7 @@ def test_the_profile_of_a_published_model_trains_an_adapter_of_it(tmp_path):
 
 
 def test_without_an_adapter_all_weights_are_trained(base):
-    published = PublishedModel(str(base), 256, 8, True, lora=None, reason_tokens=0, gradient_checkpointing=False)
+    published = PublishedModel(str(base), None, 256, 8, True, lora=None, reason_tokens=0, gradient_checkpointing=False)
     model = starting_policy(published, [], ALFWORLD, device="cpu", seed=0).model
     assert not hasattr(model, "peft_config")
     assert all(p.requires_grad for p in model.parameters())

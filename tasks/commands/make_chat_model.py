@@ -1,0 +1,117 @@
+"""A chat model trained here from scratch: a Hugging Face folder for ``model.source``, where no weights can be fetched.
+
+    python -m tasks.commands.make_chat_model --out ./models/chat
+    make run PROFILE=chat
+
+It learns from dialogues of several worlds: experts' episodes told as chat, and instructions that change what is asked
+(:mod:`agentprm_core.chat.dialogues`). A killed run goes on from its last state. The printed digest is what
+``model.revision`` can pin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from agentprm_core.chat.dialogues import WORLDS, make_dialogues
+from agentprm_core.chat.model import SIZES, ChatSize, fastest_precision, save_chat_model, train_chat_model
+from agentprm_core.datasets import atomic_write
+from agentprm_core.errors import DataError
+from agentprm_core.policy.models import checkpoint_digest
+from agentprm_core.training.settings import PRECISIONS
+from tasks.frame.machine import quiet
+
+
+def make(asked: argparse.Namespace) -> dict:
+    """Train, write the folder, and return what happened."""
+    if asked.out.exists():
+        raise DataError(f"--out: {asked.out} is there already; remove it, or name another folder")
+    size = _size(asked)
+    torch.set_num_threads(asked.threads)
+    dialogues = make_dialogues(asked.worlds, size.dialogues, asked.seed)
+    scratch = asked.out.with_name(f"{asked.out.name}.training")
+    model, tokenizer, metrics = train_chat_model(
+        dialogues, size, precision=asked.precision, seed=asked.seed, scratch=scratch
+    )
+    with atomic_write(asked.out) as folder:
+        save_chat_model(model, tokenizer, folder)
+        (folder / "README.md").write_text(_card(asked, size, metrics))
+    shutil.rmtree(scratch, ignore_errors=True)
+    last = metrics["curve"][-1]
+    return {
+        "folder": str(asked.out),
+        "digest": checkpoint_digest(asked.out),
+        **{name: metrics[name] for name in ("parameters", "vocabulary", "rows", "tokens", "steps")},
+        **{name: round(last[name], 4) for name in ("action_loss", "action_accuracy", "observation_loss")},
+        "precision": asked.precision,
+        "seconds": round(metrics["seconds"]),
+    }
+
+
+def _size(asked: argparse.Namespace) -> ChatSize:
+    given = {name: getattr(asked, name) for name in ("dialogues", "steps") if getattr(asked, name) is not None}
+    return replace(SIZES[asked.size], **given)
+
+
+def _card(asked: argparse.Namespace, size: ChatSize, metrics: dict) -> str:
+    kinds = "\n".join(f"| {kind} | {count} |" for kind, count in metrics["kinds"].items())
+    return (
+        "# A small chat model of text worlds\n\n"
+        "Trained from scratch by `python -m tasks.commands.make_chat_model` on generated dialogues. It speaks of these "
+        "worlds and of nothing else.\n\n"
+        f"Size {asked.size}: {metrics['parameters']:,} parameters, {metrics['vocabulary']:,} tokens, context "
+        f"{size.context}. Seed {asked.seed}, {metrics['steps']} steps, {metrics['tokens']:,} tokens read, "
+        f"{asked.precision}.\n\n| dialogues | count |\n|---|---|\n{kinds}\n"
+    )
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """Of the command line."""
+    found = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    found.add_argument("--out", type=Path, required=True, help="the folder to write, which must not be there yet")
+    found.add_argument("--size", choices=tuple(SIZES), default="small", help="tiny is for tests (default %(default)s)")
+    found.add_argument(
+        "--worlds", nargs="+", default=list(WORLDS), metavar="WORLD", help=f"(default {' '.join(WORLDS)})"
+    )
+    found.add_argument("--dialogues", type=_count, help="made of the worlds' games (default: the size's)")
+    found.add_argument("--steps", type=_count, help="of the optimizer (default: the size's)")
+    found.add_argument("--seed", type=int, default=1, help="of games, dialogues and weights (default %(default)s)")
+    found.add_argument("--threads", type=_count, default=2, help="of torch (default %(default)s)")
+    default = fastest_precision()
+    found.add_argument(
+        "--precision", choices=PRECISIONS, default=default, help="of training; the default here is %(default)s"
+    )
+    found.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    return found
+
+
+def _count(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number that is at least 1")
+    return int(value)
+
+
+def main(prog: str = "python -m tasks.commands.make_chat_model") -> None:
+    """Make the model and print what it is."""
+    asked = parser(prog).parse_args()
+    quiet()
+    try:
+        figures = make(asked)
+    except DataError as error:
+        sys.exit(f"make_chat_model: {error}")
+    print(
+        f"{figures['folder']}: {figures['parameters']:,} parameters, {figures['tokens']:,} tokens in "
+        f"{figures['seconds']} s, {figures['action_accuracy']:.1%} of reply tokens right; digest {figures['digest']}"
+    )
+    if asked.json:
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
