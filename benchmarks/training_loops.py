@@ -126,11 +126,16 @@ class _Clock:
 
 
 def sft_steps(
-    model_of: Callable[[], PreTrainedModel], rows: Sequence[Row], batch_tokens: int, precision: str, steps: int
+    model_of: Callable[[], PreTrainedModel],
+    rows: Sequence[Row],
+    batch_tokens: int,
+    precision: str,
+    steps: int,
+    optimizer: str = "muon",
 ) -> dict:
-    """Steps of fine-tuning with Muon on episodes, all of whose tokens are learnt, and the optimizer's share of them."""
+    """Steps of fine-tuning on episodes, all of whose tokens are learnt, and the optimizer's share of them."""
     tuned = [Row(row.input_ids, _all_learnt(len(row))) for row in rows]
-    settings = SftSettings(RATE, batch_tokens, 0, steps=steps, optimizer="muon", precision=precision)
+    settings = SftSettings(RATE, batch_tokens, 0, steps=steps, optimizer=optimizer, precision=precision)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = EpisodeTrainer(model_of(), tuned, sft_objective, settings, Path(scratch))
         clock = _Clock(trainer)

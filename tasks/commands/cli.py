@@ -33,9 +33,8 @@ COMMANDS = {
     ),
     "show": Subcommand("A game as one page: turns, probabilities, Q, two policies.", "tasks.commands.show:main"),
     "search-curves": Subcommand("Success against compute, in every search.", "tasks.commands.search_curves:main"),
-    "make-chat-model": Subcommand(
-        "A chat model trained here from scratch, for model.source.", "tasks.commands.make_chat_model:main"
-    ),
+    "plan": Subcommand("Memory and hours of each stage, beforehand.", "tasks.commands.plan:main"),
+    "make-chat-model": Subcommand("Train a small chat model from scratch.", "tasks.commands.make_chat_model:main"),
     "check-world": Subcommand("Does a world of your own keep the contract?", "tasks.check_world:main"),
     "serve-world": Subcommand("Serve a world to other trainers, by OpenEnv.", "tasks.serve_world:main"),
 }

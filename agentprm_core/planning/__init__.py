@@ -1,0 +1,1 @@
+"""What a campaign asks of a machine, from the model's configuration alone: memory, tokens, arithmetic."""

@@ -1,0 +1,140 @@
+"""Memory and time of each stage of a campaign, from its parameters and the model's configuration, before it starts.
+
+    agentprm plan --profile llama3b --gpus 1
+    python -m tasks.commands.plan --profile chat rollout.games=600 --memory 16 --json
+
+No weights are loaded. The model's shape comes from its folder, or from a table of public models. Tokens are counted on
+demonstrations of a few games. Hours need a rate: that of this machine is measured (``--tflops`` gives another's). Where
+a stage cannot fit, the last line says which, by how much, and what would make it fit; the exit code is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+
+from agentprm_core.errors import DataError
+from agentprm_core.planning.shapes import SHAPES
+from tasks.commands.plan_stages import Planned, plan_stages, remedy
+from tasks.commands.plan_traffic import measured_tflops, memory_here, traffic_of
+from tasks.frame.params import PARAMS, ParamsError, validate
+from tasks.frame.profile import asked_for, overridden
+from tasks.frame.sections import Params
+
+GPU_MEMORY_GB = 80.0
+"""Of a GPU that is not here, unless ``--memory`` says otherwise."""
+
+
+def planned(asked: argparse.Namespace) -> dict:
+    """The plan as plain values. ``stages`` are rows of :class:`tasks.commands.plan_stages.Planned`."""
+    params = _params(asked.profile)
+    processes = params.compute.parallel.processes if params.compute.parallel else 1
+    if params.compute.device == "cuda" and processes > asked.gpus:
+        raise DataError(f"compute.parallel.processes is {processes}, and --gpus is {asked.gpus}: a process needs a GPU")
+    memory_gb = asked.memory or memory_here(params.compute.device) or GPU_MEMORY_GB
+    tflops = asked.tflops or measured_tflops(params.compute)
+    stages = plan_stages(params, traffic_of(params))
+    rows = [_row(stage, tflops) for stage in stages]
+    largest = max(stages, key=lambda stage: stage.memory.total)
+    fits = largest.memory.total <= memory_gb * 2**30
+    hours = [row["hours"] * row["times"] for row in rows if row["hours"] is not None]
+    return {
+        "source": params.model.source,
+        "device": params.compute.device,
+        "memory_gib": memory_gb,
+        "tflops": tflops,
+        "stages": rows,
+        "hours": round(sum(hours), 2) if len(hours) == len(rows) else None,
+        "fits": fits,
+        "said": "" if fits else _refusal(params, largest, memory_gb),
+    }
+
+
+def _params(words: list[str]) -> Params:
+    raw = yaml.safe_load(PARAMS.read_text())
+    for overrides in asked_for(words):
+        overridden(raw, overrides)
+    return validate(raw, " ".join(words) or PARAMS.name)
+
+
+def _row(stage: Planned, tflops: float | None) -> dict:
+    gib = {name: round(value / 2**30, 2) for name, value in asdict(stage.memory).items()}
+    hours = stage.flops / (tflops * 1e12 * stage.efficiency) / 3600 if tflops else None
+    return {
+        "stage": stage.name,
+        "times": stage.times,
+        **gib,
+        "total": round(stage.memory.total / 2**30, 2),
+        "tokens": round(stage.tokens),
+        "pflop": round(stage.flops / 1e15, 3),
+        "hours": None if hours is None else round(hours, 3),
+    }
+
+
+def _refusal(params: Params, stage: Planned, memory_gb: float) -> str:
+    where = "one GPU has" if params.compute.device == "cuda" else "this machine has"
+    said = f"{stage.name} needs {stage.memory.total / 2**30:.1f} GiB and {where} {memory_gb:g} GiB"
+    return f"{said}: {remedy(params, stage.name, memory_gb)}"
+
+
+def table(plan: dict) -> str:
+    """For people."""
+    names = ("weights", "training", "activations", "cache", "total")
+    head = f"{'stage':<10}{'times':>6}{''.join(f'{name:>13}' for name in names)}{'tokens':>16}{'PFLOP':>12}{'hours':>9}"
+    rows = [
+        f"{row['stage']:<10}{row['times']:>6}"
+        + "".join(f"{row[name]:>9.2f} GiB" for name in names)
+        + f"{row['tokens']:>16,}{row['pflop']:>12,.2f}"
+        + (f"{row['hours']:>9.2f}" if row["hours"] is not None else f"{'-':>9}")
+        for row in plan["stages"]
+    ]
+    rate = (
+        "no rate is known: give --tflops" if plan["tflops"] is None else f"at {plan['tflops']:.3g} TFLOP/s of products"
+    )
+    hours = "hours are not estimated" if plan["hours"] is None else f"{plan['hours']:.2f} hours in all"
+    return "\n".join([head, *rows, f"{plan['source']} on {plan['device']}: {hours}, {rate}"])
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """Of the command line."""
+    found = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    found.add_argument(
+        "--profile", nargs="*", default=[], metavar="NAME or KEY=VALUE", help="over params.yaml (default: as it is)"
+    )
+    found.add_argument("--gpus", type=int, default=1, help="that the campaign may use (default %(default)s)")
+    found.add_argument("--memory", type=float, metavar="GIB", help="of a GPU, or of the machine (default: of this one)")
+    found.add_argument("--tflops", type=float, help="of large matrix products (default: measured here)")
+    found.add_argument("--models", action="store_true", help="list the models whose shape is known, and end")
+    found.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    return found
+
+
+def main(prog: str = "python -m tasks.commands.plan") -> None:
+    """Print the plan. Exit code 1 where a stage does not fit, 2 where parameters are wrong."""
+    asked = parser(prog).parse_args()
+    if asked.models:
+        print("\n".join(f"{name}: {shape.parameters / 1e9:.2f} billion parameters" for name, shape in SHAPES.items()))
+        return
+    if not Path(PARAMS).exists():
+        sys.exit(f"plan: {PARAMS}: no such file; run this where dvc.yaml is")
+    try:
+        plan = planned(asked)
+    except ParamsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except DataError as error:
+        sys.exit(f"plan: {error}")
+    print(table(plan))
+    if asked.json:
+        print(json.dumps(plan))
+    if not plan["fits"]:
+        sys.exit(f"plan: {plan['said']}")
+
+
+if __name__ == "__main__":
+    main()

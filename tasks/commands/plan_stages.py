@@ -1,0 +1,198 @@
+"""The stages of a campaign as a plan sees them: what each holds in memory and what it computes.
+
+A rollout's episode is taken to be half as long again as it may at the most be shorter: the mean of a demonstration's
+turns and of ``env.max_turns``. Searches read a history once, and each sample's reply once by the policy and once by the
+PRM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from agentprm_core.errors import DataError
+from agentprm_core.planning.memory import Memory, Training, playing_memory, training_memory
+from agentprm_core.planning.work import reading_flops, training_flops
+from agentprm_core.plays import ACTIONS
+from agentprm_core.policy.starting import PublishedModel
+from agentprm_core.search.decoding_config import decoding
+from tasks.commands.plan_traffic import Traffic
+from tasks.frame.sections import Params
+
+TRAINING, PLAYING = 0.4, 0.1
+"""Share of the rate of large products that training and playing reach."""
+ONLINE = 1.8
+"""A step of online DPO with its draws, scores and reference over the step alone (docs/performance.md)."""
+PROBED = 256
+"""Episodes at whose states online DPO's first pairs are drawn."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One stage."""
+
+    name: str
+    times: int
+    """How often it runs in a campaign."""
+    memory: Memory
+    tokens: float
+    """That models read, of one run."""
+    flops: float
+    efficiency: float
+
+
+def plan_stages(params: Params, traffic: Traffic) -> list[Planned]:
+    """Those that train or play. Raises DataError where the context is more than the model can read."""
+    if params.model.context > traffic.shape.positions:
+        raise DataError(f"model.context: {params.model.context} is more than the model's {traffic.shape.positions}")
+    return list(_Campaign(params, traffic).stages())
+
+
+def remedy(params: Params, stage: str, memory_gb: float) -> str:
+    """What single change makes a stage fit, as words for a user."""
+    from tasks.commands.plan_traffic import traffic_of
+
+    traffic = traffic_of(params)
+    for said, changed in _changes(params):
+        try:
+            found = {planned.name: planned for planned in plan_stages(changed, traffic)}[stage]
+        except DataError:  # no conversation fits in a cache that small
+            break
+        if found.memory.total <= memory_gb * 2**30:
+            return said
+    return "no smaller pass or cache makes it fit; choose a smaller model.source, LoRA, or compute.parallel with fsdp2"
+
+
+def _changes(params: Params) -> Iterator[tuple[str, Params]]:
+    compute, model = params.compute, params.model
+    if isinstance(model, PublishedModel) and not model.gradient_checkpointing:
+        model = replace(model, gradient_checkpointing=True)
+        yield "set model.gradient_checkpointing to true", replace(params, model=model)
+    tokens, cache = compute.pass_tokens, compute.cache_mb
+    while (tokens := tokens // 2) >= 512:
+        cache //= 2
+        smaller = replace(compute, pass_tokens=tokens, cache_mb=cache)
+        said = f"set model.gradient_checkpointing to true, compute.pass_tokens to {tokens} and compute.cache_mb to "
+        if model is params.model:
+            said = f"set compute.pass_tokens to {tokens} and compute.cache_mb to "
+        yield f"{said}{smaller.cache_mb}", replace(params, model=model, compute=smaller)
+
+
+class _Campaign:
+    """One set of parameters, and what its tokens are."""
+
+    def __init__(self, params: Params, traffic: Traffic) -> None:
+        self._params, self._traffic = params, traffic
+        compute, model = params.compute, params.model
+        lora = getattr(model, "lora", None)
+        parallel = compute.parallel
+        self._how = Training(
+            precision=compute.precision,
+            optimizer=model.optimizer,
+            pass_tokens=compute.pass_tokens,
+            rank=lora.rank if lora else 0,
+            modules=lora.modules if lora else (),
+            checkpointing=model.gradient_checkpointing,
+            shards=parallel.processes if parallel and parallel.sharding == "fsdp2" else 1,
+        )
+        self._bytes = 2 if compute.device == "cuda" and compute.precision == "bfloat16" else 4
+        self._reply = traffic.reply_tokens / traffic.turn_tokens
+        self._turns = (traffic.turns + params.env.max_turns) / 2
+        self._length = min(self._turns * traffic.turn_tokens, model.context)
+
+    def stages(self) -> Iterator[Planned]:
+        """In the order of the graph."""
+        params = self._params
+        iterations, policies = len(params.iterations), len(params.policies)
+        yield self._sft()
+        yield self._rollout(iterations)
+        yield self._prm(iterations)
+        yield self._collect(iterations)
+        yield self._policy(iterations)
+        yield self._evaluate(policies)
+
+    def _trained(
+        self, name: str, times: int, tokens: float, share: float, factor: float = 1.0, **memory: bool
+    ) -> Planned:
+        shape, device = self._traffic.shape, self._params.compute.device
+        predicted = 0.0 if memory.get("headless") else share * tokens
+        held = training_memory(shape, self._how, share=share, device=device, **memory)
+        flops = factor * training_flops(shape, self._how, tokens, self._length, predicted)
+        return Planned(name, times, held, tokens, flops, TRAINING)
+
+    def _played(self, models: int) -> Memory:
+        compute, context = self._params.compute, self._params.model.context
+        how = {"slots": compute.slots, "context": context, "cache_mb": compute.cache_mb}
+        shape = self._traffic.shape
+        return playing_memory(shape, models=models, bytes_each=self._bytes, device=compute.device, **how)
+
+    def _read(self, name: str, times: int, memory: Memory, tokens: float, replies: float) -> Planned:
+        return Planned(
+            name, times, memory, tokens, reading_flops(self._traffic.shape, tokens, self._length, replies), PLAYING
+        )
+
+    def _sft(self) -> Planned:
+        section = self._params.sft
+        tokens = self._params.demos.games * self._traffic.turns * self._traffic.turn_tokens * section.epochs
+        return self._trained("sft", 1, tokens, 1.0 if section.observation_weight else self._reply)
+
+    def _episodes(self) -> float:
+        return self._params.rollout.games * self._params.rollout.episodes_per_game
+
+    def _branches(self) -> float:
+        """Plays from branched states, each of half an episode."""
+        branch = self._params.rollout.branch
+        tried = ACTIONS * (branch.train_states + branch.validation_states) + branch.random_states
+        return tried * branch.continuations / 2
+
+    def _rollout(self, times: int) -> Planned:
+        tokens = (self._episodes() + self._branches()) * self._length
+        return self._read("rollout", times, self._played(1), tokens, tokens * self._reply)
+
+    def _prm(self, times: int) -> Planned:
+        share = 1 - self._params.rollout.validation_share
+        tokens = self._episodes() * share * self._length * self._params.critic.epochs
+        return self._trained("prm", times, tokens, 0.0, headless=True)
+
+    def _collect(self, times: int) -> Planned:
+        method = self._params.method
+        if method.name == "online_dpo":
+            samples = getattr(method, "samples", 1)
+            tokens = min(PROBED, self._episodes()) * self._length * (2 + 2 * self._reply * samples)
+            return self._read("collect", times, _sum(self._played(1), self._weights()), tokens, tokens * self._reply)
+        way = getattr(method, "search", None)
+        search = _samples(way) if way else 0
+        tokens = getattr(method, "games", 0) * self._length * (1 + 2 * search * self._reply)
+        return self._read("collect", times, self._played(2 if search else 1), tokens, tokens * self._reply)
+
+    def _policy(self, times: int) -> Planned:
+        method, tokens = self._params.method, self._params.method.steps * self._params.method.batch_tokens
+        if method.name != "online_dpo":
+            return self._trained("policy", times, tokens, 1.0 if self._params.sft.observation_weight else self._reply)
+        trained = self._trained("policy", times, tokens, self._reply, ONLINE, reference=True)
+        judge = Memory(weights=self._bytes * self._traffic.shape.parameters)
+        return replace(trained, memory=_sum(trained.memory, judge))
+
+    def _evaluate(self, times: int) -> Planned:
+        params = self._params
+        games, tokens, models = params.games.seen + params.games.unseen, 0.0, 1
+        for name in params.evaluate.decoding:
+            samples = _samples(name)
+            searched = samples > 1
+            models = max(models, 1 + searched)
+            tokens += games * self._length * (1 + searched * (1 + 2 * samples * self._reply))
+        return self._read("evaluate", times, self._played(models), tokens, tokens * self._reply)
+
+    def _weights(self) -> Memory:
+        return Memory(weights=4 * self._traffic.shape.parameters)
+
+
+def _samples(way: str) -> int:
+    """Actions that a way of playing draws at a turn."""
+    found = decoding(way)
+    return max(found.n, found.width * found.samples)
+
+
+def _sum(one: Memory, other: Memory) -> Memory:
+    names = ("weights", "training", "activations", "cache", "process")
+    return Memory(**{name: getattr(one, name) + getattr(other, name) for name in names})

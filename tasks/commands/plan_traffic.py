@@ -1,0 +1,118 @@
+"""What a plan counts and measures: tokens of a world's episodes, the memory of this machine and its rate."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer
+
+from agentprm_core.errors import DataError
+from agentprm_core.planning.shapes import ModelShape, shape_of
+from agentprm_core.policy.prompt import chat_message, chat_reply, make_renderer
+from agentprm_core.policy.starting import PublishedModel
+from agentprm_core.policy.tokenizer import train_tokenizer
+from agentprm_core.types import Episode
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.published import find_games
+from tasks.frame.sections import Compute, Params
+
+GAMES = 8
+"""Demonstrated to count tokens."""
+CHARACTERS = 3.6
+"""Of a token, where no tokenizer is at hand."""
+MEASURED_S = 0.5
+_SIDE = 2048
+"""Of the square matrices whose product is timed."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Means over demonstrated games."""
+
+    shape: ModelShape
+    turns: float
+    """Of a demonstration."""
+    turn_tokens: float
+    """Of a turn: what the world says, and the reply."""
+    reply_tokens: float
+    """Of those, what the policy writes."""
+
+
+def traffic_of(params: Params) -> Traffic:
+    """Tokens of this campaign's world in this campaign's model. Raises DataError where no game can be demonstrated."""
+    episodes = _demonstrated(params)
+    turns = sum(episode.length for episode in episodes)
+    shape, total, replies = _counted(params, episodes)
+    replies += turns * params.model.reason_tokens
+    total += turns * params.model.reason_tokens
+    return Traffic(shape, turns / len(episodes), total / turns, replies / turns)
+
+
+def _demonstrated(params: Params) -> list[Episode]:
+    spec, seed = world_spec(params.env.world), params.seed
+    if params.games.published is None:
+        games = spec.generate(GAMES, seed, "train")
+    else:
+        games = find_games(spec.name, Path(params.games.published), spec.published_splits["train"], GAMES)
+    world, draws = spec.make(), random.Random(seed)
+    how = {"max_turns": spec.expert_turns, "knowledge": params.demos.knowledge}
+    played = [demonstrate(world, game, world_name=spec.name, seed=draws.getrandbits(62), **how) for game in games]
+    episodes = [episode for episode in played if episode.won]
+    if not episodes:
+        raise DataError(f"env.world: the expert of {spec.name} won none of {GAMES} games, so no tokens can be counted")
+    return episodes
+
+
+def _counted(params: Params, episodes: list[Episode]) -> tuple[ModelShape, float, float]:
+    """The model's shape, all tokens of the episodes, and those of the replies."""
+    model, spec = params.model, world_spec(params.env.world)
+    if not isinstance(model, PublishedModel):
+        texts = {text for e in episodes for turn in e.turns for text in (turn.observation, *turn.admissible)}
+        tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases, spec.entity)
+        sizes = model.sizes
+        width, heads, kv_heads = sizes["width"], sizes["heads"], sizes["kv_heads"]
+        head, vocabulary = width // heads, len(tokenizer)
+        shape = ModelShape(sizes["layers"], width, 3 * width, heads, kv_heads, head, vocabulary, True)
+    else:
+        shape = shape_of(model.source)
+        if not Path(model.source).is_dir():
+            said = [
+                (chat_message(t.observation, n == 0, t.admissible, spec.instruction), chat_reply(t.action, ""))
+                for e in episodes
+                for n, t in enumerate(e.turns)
+            ]
+            replies = sum(len(reply) for _, reply in said) / CHARACTERS
+            return shape, replies + sum(len(asked) for asked, _ in said) / CHARACTERS, replies
+        tokenizer = AutoTokenizer.from_pretrained(model.source)
+    renderer = make_renderer(tokenizer, spec.instruction)
+    rendered = [renderer.episode(episode.turns) for episode in episodes]
+    return shape, sum(len(r.input_ids) for r in rendered), sum(sum(r.is_action) for r in rendered)
+
+
+def memory_here(device: str) -> float | None:
+    """GiB of one GPU, or of the machine; None for a GPU that is not here."""
+    if device == "cpu":
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    if not torch.cuda.is_available():
+        return None
+    return round(torch.cuda.get_device_properties(0).total_memory / 2**30, 1)
+
+
+def measured_tflops(compute: Compute) -> float | None:
+    """Of large matrix products in the precision of training; None for a GPU that is not here."""
+    if compute.device == "cuda" and not torch.cuda.is_available():
+        return None
+    torch.set_num_threads(compute.threads)
+    square = torch.randn(_SIDE, _SIDE, device=compute.device, dtype=getattr(torch, compute.precision))
+    float((square @ square)[0, 0])  # warm up, and wait for the device
+    done, started = 0, time.perf_counter()
+    while time.perf_counter() - started < MEASURED_S:
+        float((square @ square)[0, 0])
+        done += 1
+    return 2 * _SIDE**3 * done / (time.perf_counter() - started) / 1e12

@@ -1,0 +1,100 @@
+"""The command ``plan``: a table for what fits, one line for what does not, and what is suggested does fit."""
+
+import json
+import sys
+
+import pytest
+
+from tasks.commands import plan
+from tests.data.project import ROOT
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def run(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["plan", *words])
+    code = 0
+    try:
+        plan.main("agentprm plan")
+    except SystemExit as stopped:
+        code = stopped.code
+    return code, capsys.readouterr()
+
+
+def planned(monkeypatch, capsys, *words):
+    code, said = run(monkeypatch, capsys, *words, "--json")
+    return code, json.loads(said.out.splitlines()[-1]), said
+
+
+def test_paper_as_settings_fit_one_gpu(monkeypatch, capsys):
+    code, found, said = planned(monkeypatch, capsys, "--profile", "llama3b", "--gpus", "1", "--tflops", "600")
+    assert (code, found["fits"]) == (0, True)
+    assert [row["stage"] for row in found["stages"]] == ["sft", "rollout", "prm", "collect", "policy", "evaluate"]
+    assert all(0 < row["total"] < found["memory_gib"] for row in found["stages"])
+    total = sum(row["hours"] * row["times"] for row in found["stages"])
+    assert found["hours"] == pytest.approx(total, abs=0.02)
+    assert "meta-llama/Llama-3.2-3B-Instruct on cuda" in said.out
+
+
+def test_hours_fall_with_the_rate(monkeypatch, capsys):
+    hours = [
+        planned(monkeypatch, capsys, "--profile", "llama3b", "--tflops", rate)[1]["hours"] for rate in ("100", "400")
+    ]
+    assert hours[0] == pytest.approx(4 * hours[1], rel=0.02)
+
+
+def test_what_does_not_fit_is_one_line_with_a_change_that_fits(monkeypatch, capsys):
+    words = ["--profile", "llama3b", "compute.pass_tokens=65536", "model.gradient_checkpointing=false"]
+    code, found, _ = planned(monkeypatch, capsys, *words, "--memory", "80", "--tflops", "600")
+    assert not found["fits"] and code.startswith("plan: ") and "and one GPU has 80 GiB: set " in code
+    assert "\n" not in code
+    changes = ["model.gradient_checkpointing=true"]
+    for key in ("pass_tokens", "cache_mb"):
+        if f"compute.{key} to " in code:
+            changes.append(f"compute.{key}={code.split(f'compute.{key} to ')[1].split()[0]}")
+    _, again, _ = planned(monkeypatch, capsys, *words, *changes, "--memory", "80", "--tflops", "600")
+    refused = code.split()[1]
+    assert next(row for row in again["stages"] if row["stage"] == refused)["total"] <= 80
+
+
+def test_a_model_that_no_change_makes_fit(monkeypatch, capsys):
+    words = ["--profile", "llama3b", "model.source=meta-llama/Llama-3.1-8B-Instruct", "--memory", "16", "--tflops", "9"]
+    code, _ = run(monkeypatch, capsys, *words)
+    assert "choose a smaller model.source" in code
+
+
+def test_the_default_campaign_fits_this_machine(monkeypatch, capsys):
+    code, found, _ = planned(monkeypatch, capsys, "--tflops", "0.2")
+    assert (code, found["device"]) == (0, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--profile", "llama3b", "model.source=./nowhere"], "plan: ./nowhere: no folder, and not one of the models"),
+        (
+            ["--profile", "llama3b", "model.context=200000"],
+            "plan: model.context: 200000 is more than the model's 131072",
+        ),
+        (
+            ["--profile", "llama3b", "compute.parallel={processes: 4, sharding: none}"],
+            "plan: compute.parallel.processes is 4, and --gpus is 1: a process needs a GPU",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(monkeypatch, capsys, words, said):
+    code, _ = run(monkeypatch, capsys, *words, "--tflops", "1")
+    assert code.startswith(said) and "\n" not in code
+
+
+def test_a_wrong_key_is_named(monkeypatch, capsys):
+    code, said = run(monkeypatch, capsys, "--profile", "llama3b", "model.contxt=3")
+    assert code == 2 and "did you mean context?" in said.err
+
+
+def test_known_models_are_listed(monkeypatch, capsys):
+    _, said = run(monkeypatch, capsys, "--models")
+    assert "Qwen/Qwen2.5-1.5B-Instruct: 1.54 billion parameters" in said.out
