@@ -1,7 +1,7 @@
 """InversePRM: what separates an expert's turns from the learner's, without any outcome reward (paper A, InversePRM).
 
 With the implicit reward r(s,a) = Q(s,a) − γ E_{a'~π}[Q(s',a')], the PRM raises r on expert turns D⁺ and lowers it on
-learner turns D⁻. Nothing here reads the columns ``reward`` and ``done``; an episode ends where its rows end. Turns that
+learner turns D⁻. Nothing here reads ``reward`` and ``done``; an episode ends where its rows end. Turns that
 were replayed to where an episode starts were nobody's decision and are in neither class.
 """
 
@@ -101,13 +101,15 @@ def assemble_inverse(
     *,
     validation_share: float,
     seed: int,
+    lost_only: bool = False,
 ) -> pa.Table:
     """D⁺ and D⁻ as rows of :data:`INVERSE`, sorted by dataset, game, episode, turn.
 
     On expert turns a' is not the expert's but the current policy's: ``resampled`` is of :data:`RESAMPLED`, one action
     for the state of each expert turn but the first. It is joined by name, so no row can slip against another. On
     learner turns a' is what the learner did next. D⁻ accumulates: pass the rollouts of all iterations so far in
-    ``learner``. Both classes weigh the same on each side of the split.
+    ``learner``. Both classes weigh the same on each side of the split. ``lost_only`` leaves the learners' won episodes
+    out, and is all that reads an outcome.
 
     Raises:
         FileNotFoundError: no shards.
@@ -133,7 +135,7 @@ def assemble_inverse(
             f"inverse: no action resampled at the state after {_name(lacking)} ({len(lacking)} such turns)"
         )
     positive = positive.with_columns(pl.when(~pl.col("terminal")).then(name) for name in _NEXT)  # not nobody's state
-    negative = [_turns(path, i + 1) for i, path in enumerate(learner)]
+    negative = [_turns(path, i + 1, lost_only) for i, path in enumerate(learner)]
     names = [name for name in INVERSE.names if name not in ("expert", "weight", "split")] + ["first"]
     rows = pl.concat([part.select(names) for part in (positive, *negative)])
     games = sorted(set(rows["game_id"]))
@@ -149,10 +151,12 @@ def assemble_inverse(
     return rows.to_arrow().select(INVERSE.names).cast(INVERSE)
 
 
-def _turns(paths: Path | Sequence[Path], dataset: int) -> pl.DataFrame:
+def _turns(paths: Path | Sequence[Path], dataset: int, lost_only: bool = False) -> pl.DataFrame:
     """Decided turns with the episode's own next action. Outcomes are not among the columns."""
-    rows = pl.scan_parquet(shards(paths)).select(*_WHERE, "action", "reason", "method").sort(_WHERE).collect()
-    episode = ("game_id", "episode")
+    found, episode = pl.scan_parquet(shards(paths)), ("game_id", "episode")
+    if lost_only:
+        found = found.filter(~pl.col("won").any().over(episode))
+    rows = found.select(*_WHERE, "action", "reason", "method").sort(_WHERE).collect()
     rows = rows.with_columns(
         pl.lit(dataset, pl.Int32).alias("dataset"),
         pl.col("action").shift(-1).over(episode).alias("next_action"),

@@ -1,31 +1,86 @@
-"""What policy gradients without a critic share: advantages as a dataset, and the clipped update."""
+"""What policy gradients share: advantages as a dataset, the clipped update, and fresh rollouts while it runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 
-from agentprm_core.config import Positive, Range
-from agentprm_core.credit.turns import Turns, read_turns
-from agentprm_core.datasets import read_table
-from agentprm_core.improve.policy_gradient import GradientSettings, train_policy_gradient
-from agentprm_core.methods.base import Collected, Given, Updated
+from agentprm_core.config import Count, Positive, Range
+from agentprm_core.credit.turns import Turns, read_turns, turns_from_table
+from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_table
+from agentprm_core.improve.policy_gradient import Experience, GradientSettings, train_policy_gradient
+from agentprm_core.kept import digest, kept
+from agentprm_core.methods.base import Collected, Given, Played, Updated
 from agentprm_core.methods.update_base import UpdateConfig, hardware_settings
+from agentprm_core.rollout import play, starts
+from agentprm_core.seeding import episode_seed
 from agentprm_core.suites import advantages_suite
-from agentprm_core.types import ADVANTAGES
+from agentprm_core.types import ADVANTAGES, EPISODES, Episode, Game
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """Fresh rollouts of the policy as it is, while it is trained. The first stretch of steps learns from the rollouts
+    of the stage ``rollout``."""
+
+    every: Count
+    """Optimizer steps from one time to the next. All of them learn from the same episodes."""
+    games: Count
+    """Training games that are played each time, as many episodes of each as the rollouts have."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientConfig(UpdateConfig):
-    """The parameters of every policy gradient."""
+class ClippedConfig(UpdateConfig):
+    """The parameters of every clipped update."""
+
+    clip: Annotated[float, Range(gt=0, lt=1)]
+    """ε: how far a probability ratio may move before it stops counting."""
+    refresh: Refresh | None
+    """null: one update of one set of rollouts. {every, games}: fresh rollouts while the policy is trained, in one
+    process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientConfig(ClippedConfig):
+    """The parameters of those that stay near π_{i−1}."""
 
     beta: Positive
     """Weight of the KL to π_{i−1}."""
-    clip: Annotated[float, Range(gt=0, lt=1)]
-    """ε: how far a turn's probability ratio may move before it stops counting."""
+
+
+@dataclass(frozen=True)
+class Credit:
+    """What turns of a table of EPISODES were worth, in its order."""
+
+    advantage_N: np.ndarray
+    target_N: np.ndarray | None = None
+    """What V(s) is to be; None without a critic."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a method learns from what was played."""
+
+    credit: Callable[[pa.Table, int, Path], Credit]
+    """(what was played, the number of the time, a path of its own in scratch) → what the turns were worth. Time 0 is
+    the stage ``rollout``'s."""
+    play: Callable[[Given, Sequence[Game], int], pa.Table] | None = None
+    """(given, games, number of the time) → rows of ``schema``, by the policy as it is; None: whole episodes."""
+    schema: pa.Schema = EPISODES
+    level: str = "turn"
+    """What a probability ratio is of: ``turn`` or ``token``."""
+    beta: float = 0.0
+    """Weight of the KL to π_{i−1}."""
+    value_weight: float = 0.0
+    """Of the critic's loss."""
 
 
 def turns_of(given: Given) -> Turns:
@@ -44,23 +99,86 @@ def collected(turns: Turns, advantage_N: np.ndarray) -> Collected:
         },
         schema=ADVANTAGES,
     )
-    figures = {
-        "episodes": len(turns.won_E),
-        "turns": len(turns.turn_N),
-        "told": float(np.mean(advantage_N != 0)),
-        "std": float(advantage_N.std()),
-    }
+    figures = {"episodes": len(turns.won_E), "turns": len(turns.turn_N), **told(advantage_N)}
     return Collected(table, figures, advantages_suite(table))
 
 
-def follow(config: GradientConfig, given: Given) -> Updated:
-    """The clipped update by the advantages that were collected."""
-    advantages = read_table(given.folders.collected, ADVANTAGES)["advantage"].to_numpy()
-    ends = np.cumsum([episode.length for episode in given.episodes])
-    settings = GradientSettings(
-        **hardware_settings(config, given), steps=config.steps, beta=config.beta, clip=config.clip
+def told(advantage_N: np.ndarray) -> dict[str, float]:
+    """The share of turns that something is learnt from, and how much the advantages differ."""
+    return {"told": float(np.mean(advantage_N != 0)), "std": float(advantage_N.std())}
+
+
+def follow(config: ClippedConfig, given: Given, rule: Rule) -> Updated:
+    """The clipped update of the rollouts by the advantages that were collected, and of fresh ones by ``rule``."""
+    advantage_N = read_table(given.folders.collected, ADVANTAGES)["advantage"].to_numpy()
+    return follow_these(config, given, rule, experience_of(given.episodes, Credit(advantage_N)))
+
+
+def follow_these(config: ClippedConfig, given: Given, rule: Rule, first: Experience, *, alone: bool = False) -> Updated:
+    """The clipped update of ``first``, and of fresh rollouts by ``rule``. ``alone``: in one process in any case."""
+    fresh = partial(_fresh, config, given, rule) if config.refresh else None
+    settings = gradient_settings(config, given, rule, alone)
+    model, figures = train_policy_gradient(first, given.trainee, settings, given.scratch, fresh)
+    times = figures.get("refreshed", [])
+    played = Played(sum(time["episodes"] for time in times), sum(time["turns"] for time in times))
+    return Updated(model, figures, played)
+
+
+def gradient_settings(config: ClippedConfig, given: Given, rule: Rule, alone: bool = False) -> GradientSettings:
+    """A run that plays is one process, and keeps its states where rollouts are fresh."""
+    every = config.refresh.every if config.refresh else 0
+    hardware = hardware_settings(config, given, alone=alone or bool(every))
+    if every:
+        hardware["save_every"] = math.ceil(hardware["save_every"] / every) * every
+    decides = (config, given.seed, given.temperature, replace(given.play, slots=0, cache_mb=0), given.threads)
+    return GradientSettings(
+        **hardware,
+        steps=config.steps,
+        beta=rule.beta,
+        clip=config.clip,
+        level=rule.level,
+        value_weight=rule.value_weight,
+        refresh_every=every,
+        fresh=digest(*decides) if every else "",
     )
-    model, figures = train_policy_gradient(
-        given.episodes, np.split(advantages, ends[:-1]), given.trainee, settings, given.scratch
-    )
-    return Updated(model, figures)
+
+
+def experience_of(episodes: Sequence[Episode], credit: Credit) -> Experience:
+    """Episodes in their table's order with what their turns were worth."""
+    ends = np.cumsum([episode.length for episode in episodes])[:-1]
+    targets = None if credit.target_N is None else np.split(credit.target_N, ends)
+    return Experience(episodes, np.split(credit.advantage_N, ends), targets)
+
+
+def episodes_per_game(given: Given) -> int:
+    """As the rollouts have them."""
+    return 1 + max(episode.index for episode in given.episodes)
+
+
+def play_whole(given: Given, games: Sequence[Game], time: int) -> pa.Table:
+    """Rows of EPISODES: the policy as it is plays each game as often as in the rollouts, from its first state."""
+    sampler = given.play.sampler(given.trainee, given.temperature)
+    begun = starts(games, episodes_per_game(given), episode_seed(given.seed, "fresh", time))
+    played = play(sampler, begun, **given.play.worlds)
+    return episodes_to_table(played, iteration=given.iteration, method="policy", policy=f"after refresh {time}")
+
+
+def _fresh(config: ClippedConfig, given: Given, rule: Rule, time: int, path: Path) -> Experience:
+    """What a killed run has played it does not play again."""
+    assert config.refresh is not None  # else nobody asks
+    most = min(config.refresh.games, len(given.training_games))
+    drawn = random.Random(episode_seed(given.seed, "fresh games", time)).sample(given.training_games, most)
+    games = sorted(drawn, key=lambda game: game.id)
+    playing = partial(rule.play or play_whole, given, games, time)
+    table = kept(path.with_name(path.name + ".parquet"), rule.schema, playing)
+    credit = rule.credit(table, time, path)
+    return experience_of(list(episodes_from_table(table.select(EPISODES.names))), credit)
+
+
+def by_outcomes(advantages: Callable[[Turns], np.ndarray]) -> Callable[[pa.Table, int, Path], Credit]:
+    """Credit that follows from the turns alone."""
+
+    def credit(table: pa.Table, time: int, path: Path) -> Credit:
+        return Credit(advantages(turns_from_table(table)))
+
+    return credit

@@ -4,7 +4,10 @@
 episodes. No PRM takes part.
 
 **How it updates.** PPO's clipped objective with a KL to π_{i−1}
-(:mod:`agentprm_core.improve.policy_gradient`). One update of one set of rollouts, not fresh ones every few steps.
+(:mod:`agentprm_core.improve.policy_gradient`). With ``refresh`` the policy plays anew every few steps, as in the paper;
+without, it is one update of one set of rollouts.
+
+Departs from the paper in that a probability ratio is of a turn's action, not of each token, and that the KL is exact.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 
 from agentprm_core.credit.group import grpo_advantages
 from agentprm_core.methods.base import Collected, Given, Updated
-from agentprm_core.methods.gradient import GradientConfig, collected, follow, turns_of
+from agentprm_core.methods.gradient import GradientConfig, Rule, by_outcomes, collected, follow, turns_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,4 +32,4 @@ def collect(config: Config, given: Given) -> Collected:
 
 def update(config: Config, given: Given) -> Updated:
     """The clipped update."""
-    return follow(config, given)
+    return follow(config, given, Rule(by_outcomes(grpo_advantages), beta=config.beta))

@@ -3,7 +3,9 @@
 **What it learns from.** The turns of experts D⁺ (the demonstrations) and of learners D⁻ (the rollouts of all iterations
 so far). With the implicit reward r(s,a) = Q(s,a) − γ E_{a'~π}[Q(s',a')], experts' turns should earn more than
 learners'. On D⁺ the next action a' is resampled from π_{i−1}; on D⁻ it is what the learner did. Both classes weigh the
-same.
+same. With ``negatives: lost`` the learners' turns are those of lost episodes alone (ours). An episode that was won
+holds much that the expert would have done, and else the PRM is told that all of it is the learner's. That reads
+outcomes.
 
 **How it learns.** BCE(σ(Q(s,a) − γ Q(s',a')), expert?), and Q(s,a) alone at the last turn. Gradients run through both
 Q.
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import polars as pl
@@ -49,6 +51,9 @@ Sides = tuple[list[InverseEpisode], list[InverseEpisode]]
 class Config(CriticConfig):
     """Parameters of ``critic.name: inverse``."""
 
+    negatives: Literal["all", "lost"]
+    """Which of the learners' episodes are D⁻: all of them, or those that were lost, which reads outcomes."""
+
     def __post_init__(self) -> None:
         if self.likelihood:
             raise ValueError(f"likelihood: {self.likelihood} is not allowed: 0, as Q is no probability here")
@@ -62,13 +67,14 @@ def label(config: Config, given: Given) -> Labels:
         _resampled(given),
         validation_share=given.validation_share,
         seed=given.campaign_seed,
+        lost_only=config.negatives == "lost",
     )
     return Labels(rows, _figures(rows), inverse_suite(rows))
 
 
 def train(config: Config, given: Given) -> TrainedPrm:
     """What was tried beside the held-out episodes, with its outcomes, measures the ranking only."""
-    train_side, held_out = inverse_episodes(given)
+    train_side, held_out = inverse_episodes(given, lost_only=config.negatives == "lost")
     hardware = given.hardware.settings(
         learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed
     )
@@ -85,8 +91,8 @@ def train(config: Config, given: Given) -> TrainedPrm:
     return TrainedPrm(model, figures, measured, "share of expert turns")
 
 
-def inverse_episodes(given: Given) -> Sides:
-    """Episodes of D⁺ and D⁻ as :func:`label` put them together.
+def inverse_episodes(given: Given, *, lost_only: bool = False) -> Sides:
+    """Episodes of D⁺ and D⁻ as :func:`label` put them together. ``lost_only``: D⁻ has the lost ones.
 
     Raises:
         DataError: rows of other episodes than lie there now.
@@ -99,6 +105,8 @@ def inverse_episodes(given: Given) -> Sides:
         after = list(zip(own["next_action"].to_pylist(), own["next_reason"].to_pylist()))
         weight_N, first = own["weight"].to_numpy(), 0
         for episode in episodes_from_table(read_table(path, EPISODES)):
+            if lost_only and dataset and episode.won:
+                continue
             end = first + episode.length - episode.start
             if end > len(after) or (game[first], number[first]) != (episode.game_id, episode.index):
                 raise _others(given, path)

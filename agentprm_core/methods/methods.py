@@ -13,6 +13,10 @@ METHODS = {
     "rft": "agentprm_core.methods.rft",
     "grpo": "agentprm_core.methods.grpo",
     "gigpo": "agentprm_core.methods.gigpo",
+    "loop": "agentprm_core.methods.loop",
+    "ppo": "agentprm_core.methods.ppo",
+    "istar": "agentprm_core.methods.istar",
+    "tree_grpo": "agentprm_core.methods.tree_grpo",
 }
 
 

@@ -109,6 +109,8 @@ class EpisodeTrainer(Generic[S]):
         self.log: list[dict] = []
         self._sums: dict[str, Any] = {}
         """By name (sum, count): a list, or a tensor of two where a state was loaded."""
+        self.run = ""
+        """From ``train`` on: of what decides the run. Scratch files of that name are this very run's."""
         self._tokens = torch.zeros((), dtype=torch.float64, device=model.device)
 
     def beside(self) -> dict:
@@ -235,6 +237,7 @@ class EpisodeTrainer(Generic[S]):
 
     def _last_state(self) -> Path | None:
         digest = _digest(self)
+        self.run = digest[:12]
         state = resume_point(self.scratch, digest) if self.processes.rank == 0 else None
         self.processes.wait()  # the others find scratch as the first has left it
         return resume_point(self.scratch, digest) if self.processes.rank else state

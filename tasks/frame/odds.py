@@ -24,6 +24,8 @@ def _games(params: Params) -> Iterator[Odd]:
     train = params.games.train
     wanted = {"demos.games": params.demos.games, "rollout.games": params.rollout.games}
     wanted["method.games"] = getattr(params.method, "games", 0)
+    refresh = getattr(params.method, "refresh", None)
+    wanted["method.refresh.games"] = refresh.games if refresh else 0
     for key, count in wanted.items():
         if count > train:
             yield key, count, f"at most games.train, {train}"
@@ -61,7 +63,7 @@ def _published_model(params: Params) -> Iterator[Odd]:
 
 
 def _groups(params: Params) -> Iterator[Odd]:
-    if params.method.name in ("grpo", "gigpo") and params.rollout.episodes_per_game < 2:
+    if params.method.name in ("grpo", "gigpo", "loop", "istar") and params.rollout.episodes_per_game < 2:
         allowed = f"at least 2 with method {params.method.name}, which compares the episodes of a game"
         yield "rollout.episodes_per_game", params.rollout.episodes_per_game, allowed
 

@@ -161,6 +161,19 @@ def test_turns_that_led_to_an_episodes_start_are_in_neither_class(tmp_path):
     assert found[0]["weight"] / found[-1]["weight"] == pytest.approx((1 / 3) / (1 / 2))  # 3 and 2 episodes
 
 
+def test_of_the_learners_the_lost_episodes_alone_where_that_is_asked_for(tmp_path):
+    """Weights follow the episodes that are left."""
+    learnt = (("g", 0, ["x", "y"], True), ("g", 1, ["x"], False), ("h", 0, ["z"], False), ("h", 1, ["z", "x"], True))
+    for name, episodes in (("demos", DEMOS), ("learner", learnt)):
+        pq.write_table(table(*episodes), tmp_path / f"{name}.parquet")
+    paths, sampled = (tmp_path / "demos.parquet", [tmp_path / "learner.parquet"]), resampled_for(DEMOS)
+    found = assemble_inverse(*paths, sampled, validation_share=0.0, seed=1, lost_only=True).to_pylist()
+    assert [(row["game_id"], row["episode"]) for row in found if not row["expert"]] == [("g", 1), ("h", 0)]
+    assert found[0]["weight"] / found[-1]["weight"] == pytest.approx((1 / 3) / (1 / 2))  # 3 and 2 episodes
+    whole = assemble_inverse(*paths, sampled, validation_share=0.0, seed=1)
+    assert whole.num_rows == len(found) + 4
+
+
 def test_a_game_is_on_one_side_and_the_classes_balance_on_each(tmp_path):
     games = [f"game {n}" for n in range(40)]
     demos = tuple((game, 0, ["a", "b"], True) for game in games)

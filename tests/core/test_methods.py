@@ -30,7 +30,7 @@ DPO = online_dpo.Config(
     imitation=0.0, replay=0.0, refresh_every=2, samples=4, temperature=1.0, margin=0.02, trainer="ours", monitor=None,
 )  # fmt: skip
 RFT = rft.Config(name="rft", learning_rate=0.1, steps=5, batch_tokens=64, replay=0.0)
-GRPO = grpo.Config(name="grpo", learning_rate=0.1, steps=5, batch_tokens=64, beta=0.1, clip=0.2)
+GRPO = grpo.Config(name="grpo", learning_rate=0.1, steps=5, batch_tokens=64, beta=0.1, clip=0.2, refresh=None)
 CRITIC = {
     "gamma": 0.9, "init_from": "policy", "learning_rate": 0.1, "epochs": 1.0, "batch_tokens": 64, "likelihood": 0.0,
     "prior": 0.0, "require": "nothing",
@@ -166,7 +166,11 @@ def _grpo(data):
             (critic_base, "train_prm"),
             False,
         ),
-        (lambda data: inverse.train(inverse.Config(name="inverse", **CRITIC), data), (inverse, "train_inverse"), False),
+        (
+            lambda data: inverse.train(inverse.Config(name="inverse", negatives="all", **CRITIC), data),
+            (inverse, "train_inverse"),
+            False,
+        ),
         (lambda data: online_dpo.update(DPO, data), (online_dpo, "train_online_dpo"), True),
     ],
 )
@@ -178,7 +182,7 @@ def test_training_is_shared_by_the_processes_asked_for(train, trainer, alone, tm
 
     monkeypatch.setattr(*trainer, asked)
     monkeypatch.setattr(monte_carlo, "labelled_sides", lambda *_, **__: ([], []))
-    monkeypatch.setattr(inverse, "inverse_episodes", lambda _: ([], []))
+    monkeypatch.setattr(inverse, "inverse_episodes", lambda _, **__: ([], []))
     several = replace(HARDWARE, processes=2, sharding="fsdp2", pass_tokens=16)
     data = know(given(tmp_path, hardware=several), trainee=toy.policy(), prm=None, episodes=[WON])
     with pytest.raises(Asked) as settings:

@@ -13,6 +13,8 @@ from agentprm_core.credit.expert_and_learner import INVERSE
 from agentprm_core.datasets import read_table
 from agentprm_core.methods.critics import CRITICS
 from agentprm_core.methods.methods import METHODS
+from agentprm_core.methods.ppo import CREDITED
+from agentprm_core.methods.tree_grpo import TREES
 from agentprm_core.policy.models import new_model, save_checkpoint
 from agentprm_core.types import ADVANTAGES, EPISODES, LABELS, PAIRS
 from tasks.frame import layout
@@ -62,6 +64,12 @@ VARIANTS = {
         {"critic": {"init_from": "scratch"}, "rollout": {"explore": {"bonus": 0.5}}},
     ),
     "outcomes and gigpo": (["outcome", "gigpo"], {}),
+    "gigpo with a PRM, online": (["gigpo"], {"method": {"alone": "prm", "refresh": {"every": 2, "games": 4}}}),
+    "loop": (["loop"], {"method": {"refresh": {"every": 2, "games": 4}}}),
+    "ppo": (["ppo"], {"method": {"refresh": {"every": 2, "games": 4}}}),
+    "istar": (["istar"], {"method": {"implicit": {"steps": 3}, "refresh": {"every": 2, "games": 12}}}),
+    "trees": (["tree_grpo"], {"method": {"rounds": 2, "refresh": {"every": 2, "games": 4}}}),
+    "inverse of what was lost": (["inverse"], {"critic": {"negatives": "lost"}}),
     "playing on and searching": (
         ["playing_on"],
         {"critic": {"continuations": 1}, "method": {"games": 12, "search": "best_of_2"}},
@@ -100,6 +108,10 @@ COLLECTED = {
     "online_dpo": PAIRS,
     "grpo": ADVANTAGES,
     "gigpo": ADVANTAGES,
+    "loop": ADVANTAGES,
+    "istar": ADVANTAGES,
+    "ppo": CREDITED,
+    "tree_grpo": TREES,
 }
 
 
@@ -135,14 +147,16 @@ def test_a_variant_runs_from_rollout_to_evaluation(name, fine_tuned, tmp_path):
     played = figures(folder, "rollout-1")
     if params["critic"]["name"] == "inverse":
         rows = read_table(folder / layout.labels(1), INVERSE)
-        assert rows.num_rows - sum(rows["expert"].to_pylist()) == played["turns"]
+        learnt = rows.num_rows - sum(rows["expert"].to_pylist())
+        assert 0 < learnt < played["turns"] if params["critic"]["negatives"] == "lost" else learnt == played["turns"]
     else:
         labels = read_table(folder / layout.labels(1), LABELS)
         assert labels.num_rows >= played["turns"]
         assert (labels["visits"].to_numpy() >= 1).all()
     assert read_table(folder / layout.collected(1), COLLECTED[params["method"]["name"]]).num_rows > 0
     updated = figures(folder, "policy-1")
-    assert updated["steps"] == 4
+    assert updated["steps"] == 4 and updated["tokens_trained"] > 0
+    assert (updated["episodes_played"] > 0) == bool(params["method"].get("refresh"))
     if params["method"].get("monitor"):
         assert [look["step"] for look in updated["monitor"]["looks"]] == [0, 2, 4]
     evaluated = figures(folder, "evaluate-1")

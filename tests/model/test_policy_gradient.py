@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from agentprm_core.improve.policy_gradient import (
+    Experience,
     GradientSettings,
     gradient_objective,
     gradient_row,
@@ -76,7 +77,7 @@ def test_good_turns_become_likelier_and_bad_ones_less_likely(renderer, tmp_path)
     episodes = text_world.episodes(40, skill=0.5)
     advantages = [np.where([t.action.startswith("take") for t in e.turns], 1.0, -1.0) for e in episodes]
     before = [action_log_probs(policy.model, renderer, e).detach().numpy() for e in episodes]
-    _, metrics = train_policy_gradient(episodes, advantages, policy, SETTINGS, tmp_path)
+    _, metrics = train_policy_gradient(Experience(episodes, advantages), policy, SETTINGS, tmp_path)
     after = [action_log_probs(policy.model, renderer, e).detach().numpy() for e in episodes]
     change, advantage = np.concatenate(after) - np.concatenate(before), np.concatenate(advantages)
     assert change[advantage > 0].mean() > 0 > change[advantage < 0].mean()
@@ -89,7 +90,8 @@ def test_the_kl_holds_the_policy_back(renderer, tmp_path):
     moved = []
     for beta in (0.0, 10.0):
         settings = dataclasses.replace(SETTINGS, beta=beta)
-        _, metrics = train_policy_gradient(episodes, advantages, policy_of(renderer), settings, tmp_path / str(beta))
+        experience = Experience(episodes, advantages)
+        _, metrics = train_policy_gradient(experience, policy_of(renderer), settings, tmp_path / str(beta))
         moved.append(metrics["curve"][-1]["kl"])
     assert moved[1] < 0.5 * moved[0]
 
@@ -97,4 +99,4 @@ def test_the_kl_holds_the_policy_back(renderer, tmp_path):
 def test_advantages_must_be_one_a_turn(renderer, tmp_path):
     episode = text_world.play(0, 0)
     with pytest.raises(ValueError, match=rf"episode 0 of game-0000: 1 advantages for {episode.length} turns"):
-        train_policy_gradient([episode], [np.zeros(1)], policy_of(renderer), SETTINGS, tmp_path)
+        train_policy_gradient(Experience([episode], [np.zeros(1)]), policy_of(renderer), SETTINGS, tmp_path)

@@ -1,0 +1,89 @@
+"""The decided turns of episodes as rows, and what a model says of their tokens: what policy gradients share.
+
+Shapes: ``L`` tokens of a row, ``T`` turns of an episode, ``W`` width of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from agentprm_core.improve.sft import check_fits
+from agentprm_core.policy.models import Checkpoint
+from agentprm_core.policy.prompt import Rendered
+from agentprm_core.training.attention import forward, log_probs, packed_attention
+from agentprm_core.training.columns import TrainColumns, Values
+from agentprm_core.training.packing import Row, cut, pack
+from agentprm_core.types import Episode
+
+
+@dataclass(frozen=True)
+class DecidedColumns(TrainColumns):
+    """What is known of a decided turn."""
+
+    is_end: Values
+    """1 at the end of each decided action."""
+    decided: Values
+    """1 on all tokens of decided actions."""
+    old: Values
+    """There, the log-probability that who played it gave the token, nats; 0 where that is not known yet."""
+    is_state: Values
+    """1 on the token after which a decided action begins."""
+
+
+D = TypeVar("D", bound=DecidedColumns)
+
+
+def decided_row(episode: Episode, policy: Checkpoint, kind: type[D]) -> tuple[Row[D], Rendered]:
+    """The episode's tokens with its decided turns, and no loss weight yet. Raises DataError where the context is too
+    small."""
+    rendered = policy.renderer.episode(episode.turns)
+    check_fits(len(rendered.input_ids), episode, policy.model)
+    columns = kind.zeros(len(rendered.input_ids))
+    for turn in range(episode.start, episode.length):
+        start, end = rendered.action_starts[turn], rendered.action_ends[turn]
+        columns.is_state[start - 1] = columns.is_end[end] = 1.0
+        columns.decided[start : end + 1] = 1.0
+    return Row(np.array(rendered.input_ids, dtype=np.int32), columns), rendered
+
+
+@torch.no_grad()
+def with_old(model: PreTrainedModel, rows: Sequence[Row[D]], batch_tokens: int) -> list[Row[D]]:
+    """The rows with what ``model``, as it is now, says of their decided tokens."""
+    found: list[Row[D]] = []
+    for numbers in cut(range(len(rows)), [len(row) for row in rows], batch_tokens):
+        batch = pack([rows[i] for i in numbers]).to(model.device)
+        decided_N = batch.columns.decided > 0
+        with packed_attention(model):
+            log_prob_P, _ = log_probs(model, batch, decided_N)
+        old_N = torch.zeros(len(decided_N), device=decided_N.device).masked_scatter(decided_N, log_prob_P)
+        split = old_N.cpu().split([len(rows[i]) for i in numbers])
+        for i, old_L in zip(numbers, split):
+            found.append(replace(rows[i], columns=replace(rows[i].columns, old=old_L.numpy())))
+    return found
+
+
+@torch.no_grad()
+def state_features(model: PreTrainedModel, rows: Sequence[Row[D]], batch_tokens: int) -> list[np.ndarray]:
+    """Of each row the last hidden states (decided turns, W) where its actions begin, float32."""
+    found: list[np.ndarray] = []
+    for numbers in cut(range(len(rows)), [len(row) for row in rows], batch_tokens):
+        batch = pack([rows[i] for i in numbers]).to(model.device)
+        state_N = batch.columns.is_state > 0
+        with packed_attention(model):
+            out = forward(
+                model, batch, output_hidden_states=True, logits_to_keep=torch.tensor([0], device=model.device)
+            )
+        counts = torch.bincount(batch.row[state_N], minlength=len(numbers)).tolist()
+        found += [part.cpu().numpy() for part in out.hidden_states[-1][0, state_N].float().split(counts)]
+    return found
+
+
+def by_turn(episode: Episode, decided: np.ndarray) -> np.ndarray:
+    """(T,) of values of the decided turns; 0 at replayed ones."""
+    return np.concatenate([np.zeros(episode.start), decided])

@@ -1,0 +1,150 @@
+"""iStar (Liu et al. 2025, arXiv 2509.19199): implicit step rewards beside the trajectory's advantage.
+
+**What it learns from.** The rollouts of π_{i−1}, several episodes a game. An implicit process reward model π_φ learns
+to prefer episodes that ended well to those of the same game that did not, by DPO on whole episodes
+(:mod:`agentprm_core.improve.implicit`). A turn's reward is r = β_φ [log π_φ(a|s) − log π_old(a|s)], and
+
+    A = A^E + α A^S,    A^E as GRPO's,    A^S = (r − mean r) / std r  over all turns of the game's episodes
+
+The PRM of the campaign takes no part.
+
+**How it updates.** As :mod:`agentprm_core.methods.grpo`. With ``refresh``, π_φ goes on learning from each set of fresh
+rollouts, before it rewards them.
+
+Departs from the paper in that π_φ starts from π_{i−1} in every iteration and is gone when the update ends, and that a
+probability ratio is of a turn's action. Which pairs are made of a game's episodes the paper leaves open: here each
+episode above the game's mean outcome with one below it, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from safetensors.torch import load_file, save_file
+
+from agentprm_core.config import Count, LearningRate, NotNegative, Positive
+from agentprm_core.credit.group import istar_advantages
+from agentprm_core.credit.turns import turns_from_table
+from agentprm_core.datasets import atomic_write, episodes_from_table, read_table
+from agentprm_core.improve.implicit import (
+    ImplicitSettings,
+    Rows,
+    copied,
+    played_rows,
+    preferred_pairs,
+    step_rewards,
+    train_implicit,
+)
+from agentprm_core.kept import digest
+from agentprm_core.methods.base import Collected, Given, Updated
+from agentprm_core.methods.gradient import Credit, GradientConfig, Rule, collected, follow, turns_of
+from agentprm_core.seeding import episode_seed
+from agentprm_core.types import EPISODES
+
+
+@dataclass(frozen=True)
+class Implicit:
+    """How the implicit process reward model learns."""
+
+    beta: Positive
+    """β_φ: scale of its rewards, and of the preferences' log-ratios."""
+    learning_rate: LearningRate
+    """At the start of each of its trainings; it falls along a cosine."""
+    steps: Count
+    """Optimizer steps of each of its trainings, of ``method.batch_tokens`` each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(GradientConfig):
+    """Parameters of ``method.name: istar``."""
+
+    alpha: NotNegative
+    """α: the weight of the step's advantage."""
+    implicit: Implicit
+    """The implicit process reward model."""
+
+
+def collect(config: Config, given: Given) -> Collected:
+    """Rows of ADVANTAGES. Raises DataError where all episodes of every game ended alike."""
+    learner = Learner(config, given)
+    credit = learner.begin()
+    found = collected(turns_of(given), credit.advantage_N)
+    found.figures.update(learner.figures)
+    return found
+
+
+def update(config: Config, given: Given) -> Updated:
+    """The clipped update."""
+    learner = Learner(config, given)
+    if config.refresh:
+        learner.begin()  # π_old is π_{i−1} now, and no longer when the policy first plays anew
+    return follow(config, given, Rule(learner.credit, beta=config.beta))
+
+
+class Learner:
+    """π_φ, from one set of rollouts to the next. What it has learnt outlives a kill."""
+
+    def __init__(self, config: Config, given: Given) -> None:
+        self._config, self._given = config, given
+        self._model, self._time = copied(given.trainee.model), -1
+        self.figures: dict[str, float] = {}
+        """Of its last training."""
+
+    def begin(self) -> Credit:
+        """Learn from the rollouts of the stage ``rollout``, and reward them."""
+        given = self._given
+        decides = digest(self._config, given.seed, given.trainee.digest, given.hardware, given.threads)
+        rollouts = read_table(given.folders.rollouts[-1], EPISODES)
+        return self.credit(rollouts, 0, given.scratch / f"implicit-{decides}-{0:05}")
+
+    def credit(self, table: pa.Table, time: int, path: Path) -> Credit:
+        """Learn from what was played, and reward it. ``path`` ends in the number of the time."""
+        given, tokens = self._given, self._given.hardware.pass_tokens
+        if self._time != time - 1:
+            self._load(path.with_name(path.name.replace(f"-{time:05}", f"-{time - 1:05}")))
+        episodes = list(episodes_from_table(table))
+        rows = played_rows(episodes, given.trainee, tokens)
+        if _weights(path).exists():
+            self._load(path)
+        else:
+            self._learn(rows, preferred_pairs(episodes), time, path)
+        self._time = time
+        rewards = np.concatenate(step_rewards(self._model, rows, episodes, self._config.implicit.beta, tokens))
+        return Credit(istar_advantages(turns_from_table(table), rewards, alpha=self._config.alpha))
+
+    def _learn(self, rows: Rows, pairs: Sequence[tuple[int, int]], time: int, path: Path) -> None:
+        implicit, given = self._config.implicit, self._given
+        hardware = given.hardware.settings(
+            learning_rate=implicit.learning_rate,
+            batch_tokens=self._config.batch_tokens,
+            seed=episode_seed(given.seed, "implicit", time) % 2**32,
+            alone=True,
+        )
+        settings = ImplicitSettings(**hardware, steps=implicit.steps, beta=implicit.beta)
+        said = train_implicit(self._model, rows, pairs, settings, path.with_name(f"{path.name}-implicit"))
+        self.figures = {
+            "pairs": len(pairs),
+            "implicit_accuracy": said["curve"][-1]["accuracy"],
+            "tokens_trained": said["tokens_trained"],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(_weights(path)) as aside:
+            save_file({name: p.detach().cpu().contiguous() for name, p in self._trained()}, aside)
+
+    @torch.no_grad()
+    def _load(self, path: Path) -> None:
+        found = load_file(_weights(path))
+        for name, p in self._trained():
+            p.copy_(found[name])
+
+    def _trained(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        return ((name, p) for name, p in self._model.named_parameters() if p.requires_grad)
+
+
+def _weights(path: Path) -> Path:
+    return path.with_name(f"{path.name}.safetensors")
