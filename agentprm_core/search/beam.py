@@ -61,6 +61,8 @@ class _Node:
     seats: tuple[int, int] | None = None
     """Of the sampler and of the scorer."""
     truncated: bool = False
+    alone: bool = False
+    """The search's first state, which stands for N equal ones."""
 
     @property
     def seated(self) -> tuple[int, int]:
@@ -136,8 +138,10 @@ class BeamSearch:
     def search(self, starts: Iterable[Start], *, world_name: str, max_turns: int) -> Iterator[Episode]:
         """The path found for each start, as games end. ``Episode.extra``: ``score``, ``cost``, ``world_steps``.
 
+        A search begins where a start's actions lead; they are the first of the path.
+
         Raises:
-            ValueError: a start with actions to replay.
+            ValueError: a start with a first action to be valued.
             DataError: a world that cannot be cloned.
         """
         starts = list(starts)
@@ -165,8 +169,8 @@ class BeamSearch:
                         self._leave(beam, node)
 
     def _root(self, start: Start, world_name: str, max_turns: int) -> _Beam:
-        if start.actions or start.first is not None:
-            raise ValueError(f"beam search starts at a game's first state; {start.game.id} has actions to replay")
+        if start.first is not None:
+            raise ValueError(f"beam search chooses every action itself; {start.game.id} has one to be valued")
         spec = world_spec(world_name)
         world = spec.make()
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
@@ -174,7 +178,28 @@ class BeamSearch:
         place = _Place(world, world.state_key(), seen)
         beam = _Beam(start, [_Node(place, (), (), 0.0, 0.0, (place.key,), seats)], spec.of(start.game).success, most)
         self._look(beam, beam.nodes[0])
+        for turn in range(len(start.actions)):
+            given = start.given(turn)
+            assert given is not None
+            self._replay(beam, *given)
+        beam.nodes[0].alone = True
         return beam
+
+    def _replay(self, beam: _Beam, action: str, reason: str) -> None:
+        """Do what is given at the only node, where it has not ended."""
+        (node,) = beam.nodes
+        if node.seats is None:
+            return
+        place = beam.step(node.place, action)
+        following = _node(_Child(node, Decision(action, reason, 0.0), 0.0, 0.0), place)
+        following.seats, following.been = node.seats, (place.key,)  # what was done before forbids nothing
+        self._sampler.tell(node.seated[0], action, reason)
+        self._scorer.tell(node.seated[1], action, reason)
+        beam.nodes = [following]
+        if place.observation.done:
+            self._leave(beam, following)
+        else:
+            self._look(beam, following)
 
     def _deepen(self, beams: list[_Beam]) -> None:
         """One more turn of every live node."""
@@ -192,8 +217,7 @@ class BeamSearch:
 
     def _decide(self, nodes: list[_Node]) -> list[tuple[Decision, ...]]:
         for node in nodes:
-            first = not node.turns
-            self._sampler.ask(node.seated[0], self._samples * self._width if first else self._samples)
+            self._sampler.ask(node.seated[0], self._samples * self._width if node.alone else self._samples)
         decided: dict[int, tuple[Decision, ...]] = {}
         while len(decided) < len(nodes):
             decided.update(self._sampler.tick())

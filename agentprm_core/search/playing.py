@@ -23,7 +23,7 @@ from agentprm_core.search.decoding_config import CACHES, DecodingConfig
 from agentprm_core.search.lookahead import Lookahead
 from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.recorded import Recorder
-from agentprm_core.search.scorer import PrmScorer
+from agentprm_core.search.scorer import PrmScorer, Scorer
 from agentprm_core.search.scorers import Materials, scorer_of
 from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
@@ -206,10 +206,14 @@ def mean_scores(prm: Checkpoint, episodes: Sequence[Episode]) -> dict[str, float
     return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored)}
 
 
-def _searched(
-    policy: Checkpoint, prm: Checkpoint | None, begun: list[Start], search: Search, recorder: Recorder | None
-) -> list[Episode]:
-    way, settings, sampler = search.way, search.settings, search.sampler(policy)
+def chooser(
+    policy: Checkpoint, prm: Checkpoint | None, sampler: Sampler, begun: Sequence[Start], search: Search
+) -> Scorer:
+    """Who chooses in a search among what ``sampler`` proposes; ``begun`` are the episodes' starts.
+
+    Raises as :func:`agentprm_core.search.scorers.scorer_of`.
+    """
+    settings = search.settings
     materials = Materials(
         policy=policy,
         prm=prm,
@@ -223,13 +227,25 @@ def _searched(
         world=settings.world,
         max_turns=settings.max_turns,
     )
-    scorer = scorer_of(way.by, materials)
-    if way.method == "beam":
-        sizes = {"width": way.width, "samples": way.samples}
-        beam = BeamSearch(sampler, scorer, **sizes, prior=search.prior, back=way.back, recorder=recorder)
-        played = list(beam.search(begun, **settings.worlds))
+    return scorer_of(search.way.by, materials)
+
+
+def beam_search(sampler: Sampler, scorer: Scorer, search: Search, recorder: Recorder | None = None) -> BeamSearch:
+    """The search of ``search.way``, a beam."""
+    way = search.way
+    sizes = {"width": way.width, "samples": way.samples}
+    return BeamSearch(sampler, scorer, **sizes, prior=search.prior, back=way.back, recorder=recorder)
+
+
+def _searched(
+    policy: Checkpoint, prm: Checkpoint | None, begun: list[Start], search: Search, recorder: Recorder | None
+) -> list[Episode]:
+    settings, sampler = search.settings, search.sampler(policy)
+    scorer = chooser(policy, prm, sampler, begun, search)
+    if search.way.method == "beam":
+        played = list(beam_search(sampler, scorer, search, recorder).search(begun, **settings.worlds))
     else:
-        played = _stepped(Chooser(sampler, scorer, way.n, search.prior), begun, settings)
+        played = _stepped(Chooser(sampler, scorer, search.way.n, search.prior), begun, settings)
     if isinstance(scorer, TrueQ):  # its plays are steps in worlds too
         played = [
             replace(e, extra=e.extra | {"world_steps": e.extra["world_steps"] + scorer.steps[e.seed]}) for e in played
