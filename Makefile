@@ -18,7 +18,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 
 INSTALLED := .venv/.installed
 
-.PHONY: venv lock run smoke test test-all lint docs ui
+.PHONY: venv lock play run smoke test test-all lint docs ui
 .DEFAULT_GOAL := run
 
 venv: $(INSTALLED)  ## The virtual environment, from requirements.lock
@@ -47,6 +47,9 @@ DATABASE := $(if $(MLFLOW_TRACKING_URI),,mlflow.db)
 run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the table of iterations
 	@set -f; set -- $$PROFILE; if [ "$${*:-default}" = default ]; then dvc repro; else sh experiments/run "$$1" "$$@"; fi
 	@python -m flows.summary
+
+play: $(INSTALLED)  ## An agent that comes with the package plays a game in this terminal
+	@agentprm play
 
 smoke: $(INSTALLED)  ## The smoke profile, from nothing, in a clone of the last commit
 	rm -rf .scratch/smoke

@@ -31,6 +31,7 @@ from transformers.utils import logging
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.shipped import is_shipped, shipped
+from agentprm_core.worlds import world_spec
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -184,9 +185,10 @@ def load_checkpoint(
 def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> None:
     """Refuse a checkpoint from scratch in a world that it was not trained in: it does not know the words.
 
-    A language model may play anywhere, and so may one whose world is not recorded. Raises CheckpointError.
+    A language model may play anywhere, and so may one whose world is not recorded. One of several worlds may play each
+    of them. Raises CheckpointError.
     """
-    if checkpoint.renderer.format == "plain" and checkpoint.world not in ("", world):
+    if checkpoint.renderer.format == "plain" and world not in _known_worlds(checkpoint.world or world):
         raise CheckpointError(
             f"{source}: trained from scratch in the world {checkpoint.world}, it cannot play {world}; "
             f"choose --world {checkpoint.world}, or a checkpoint trained in {world}"
@@ -244,6 +246,14 @@ def _same_base(folder: Path, manifest: dict) -> str:
             f"now {now}; put those back, or train the adapter anew"
         )
     return now
+
+
+def _known_worlds(name: str) -> set[str]:
+    """The world of this name, and those that it is a mixture of."""
+    try:
+        return {name, *world_spec(name).members}
+    except DataError:  # somebody's own, not named as it is imported
+        return {name}
 
 
 def save_checkpoint(

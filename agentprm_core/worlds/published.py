@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentprm_core.datasets import games_from_table, read_table
@@ -22,3 +24,13 @@ def find_games(world: str, root: Path, split: str, limit: int | None = None) -> 
     if spec.load is None:
         raise DataError(f"{table}: no such table, and {spec.name} has no published games to read instead")
     return spec.load(root, split, limit)
+
+
+def named_game(games: Sequence[Game], game_id: str, where: str) -> Game:
+    """The game of this id. Raises DataError where ``where`` has none; offers those with the nearest ids."""
+    for game in games:
+        if game.id == game_id:
+            return game
+    ids = [game.id for game in games]
+    near = difflib.get_close_matches(game_id, ids, n=3, cutoff=0.3) or ids[:3]
+    raise DataError(f"{game_id}: no such game in {where}; the nearest: {', '.join(near)}")

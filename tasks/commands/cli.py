@@ -28,6 +28,7 @@ class Subcommand(NamedTuple):
 
 
 COMMANDS = {
+    "play": Subcommand("Watch an agent play a game, and take over from it.", "tasks.commands.play:main"),
     "evaluate": Subcommand(
         "Measure a policy, alone or searching under a PRM, on games.", "tasks.commands.standalone:main"
     ),
