@@ -62,11 +62,11 @@ class Loaded:
 def load(arguments: argparse.Namespace) -> Loaded:
     """Checkpoints, world and games, as the command line says. Raises DataError; the message says what to do."""
     import torch
+    from transformers.utils import logging
 
     from agentprm_core.search.decoding_config import decoding
-    from tasks.frame.machine import quiet
 
-    quiet()
+    logging.disable_progress_bar()
     torch.set_num_threads(min(2, os.cpu_count() or 1))
     minds, spec = _minds(arguments)
     try:

@@ -99,7 +99,7 @@ class PlayApp(App[str]):
             with VerticalScroll(id="side", can_focus=False):
                 yield Static(id="thoughts")
         yield Static(id="said")
-        yield Input(id="typed")
+        yield Input(id="typed", compact=True)
         yield Static(f"At least {NARROWEST} columns are needed. Make the terminal wider.", id="narrow")
         yield Footer(compact=True)
 
@@ -135,12 +135,12 @@ class PlayApp(App[str]):
 
     def action_go(self) -> None:
         if self._free() and self.game.steps:
-            self._ask("go", f"go back to before turn 1 to {len(self.game.steps)}, then enter (escape: stay)", [])
+            self._ask("go", f"To before which turn, 1 to {len(self.game.steps)}? Enter goes there, escape stays.", [])
 
     def action_take_over(self) -> None:
         if self._free() and not self.game.ended:
             listed = [option.action for option in self.outlook.options if option.admissible] if self.outlook else []
-            self._ask("do", "type a command, → completes it, enter does it (escape: leave it)", listed)
+            self._ask("do", "Type a command: → completes it, enter does it, escape leaves it.", listed)
 
     def action_mode(self) -> None:
         if self._free():
@@ -268,7 +268,8 @@ class PlayApp(App[str]):
     def _ask(self, what: str, words: str, completions: list[str]) -> None:
         self.running, self.asking, self.doubted = False, what, ""
         typed = self.query_one(Input)
-        typed.placeholder, typed.value = words, ""
+        self._say(words)
+        typed.value = ""
         typed.suggester = SuggestFromList(completions) if completions else None
         typed.add_class("asking")
         typed.focus()
@@ -341,7 +342,7 @@ class PlayApp(App[str]):
         outlook = self.outlook
         if outlook is None:
             return Text("Press n for another game, b to go back." if self.game.ended else "", style="dim")
-        room = self.size.height - 8 if wide else self.size.height // 2 - 3
+        room = self.size.height - 8 if wide else (self.size.height - 6) // 2 - 3
         most = max(3, room - bool(outlook.plan) - bool(outlook.reason))
         options = self._typed_options(most) if self.asking == "do" else shown(outlook, most)
         table = Table.grid(padding=(0, 1), expand=True)
