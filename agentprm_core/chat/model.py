@@ -1,6 +1,6 @@
 """A chat model trained from scratch on dialogues of the worlds, as an ordinary Hugging Face folder.
 
-    tokenizer, model = Llama architecture of some 12 million parameters, bytes and words of the dialogues
+    tokenizer, model = Llama architecture of some 11 million parameters, bytes and words of the dialogues
     loss = −Σ_l w_l log π(x_l | x_<l),  w = 1 on replies that are taught, ``LISTENING`` on the rest
 
 It stands in for a published model where none can be fetched: what is done with it is done with Qwen or Llama alike.
@@ -52,7 +52,7 @@ class ChatSize:
 
 SIZES = {
     "tiny": ChatSize(96, 3, 3, 1, 1024, 4096, 1536, 1500, 250, 4096, 2e-3),
-    "small": ChatSize(384, 6, 6, 2, 4096, 8192, 1536, 6000, 560, 6144, 1e-3),
+    "small": ChatSize(384, 6, 6, 2, 4096, 8192, 1536, 5000, 400, 6144, 1e-3),
 }
 """``tiny`` is for tests and says next to nothing. ``small`` plays."""
 
