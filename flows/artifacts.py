@@ -19,6 +19,7 @@ from flows.graph import GraphStage
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.gates import GATES
+from tasks.frame.params import load_params
 from tasks.frame.stage import read_json
 from tasks.frame.tracking import MLFLOW_TRAINING, RUNS, tracking_uri
 from tasks.report.text import iteration_report, refused_lines
@@ -101,14 +102,16 @@ def publish_report(number: int, stages: Sequence[GraphStage]) -> None:
     evaluated = [layout.outcomes(i) for i in (number - 1, number) if layout.outcomes(i).exists()]
     if layout.outcomes(number) not in evaluated:
         return
-    from agentprm_core.comparing import compared
+    from agentprm_core.comparing import compared, prm_adds
+    from tasks.report.added import adds_report
 
     timings = [read_timing(stage.name) for stage in stages]
     seconds = None if None in timings else sum(timing["seconds"] for timing in timings)
-    rows = compared(pa.concat_tables(read_table(path, OUTCOMES) for path in evaluated))
+    outcomes = pa.concat_tables(read_table(path, OUTCOMES) for path in evaluated)
+    rows, added = compared(outcomes), adds_report(number, prm_adds(outcomes), load_params())
     slugs = [stage.name.replace("@", "-") for stage in stages]
     figures = {slug: read_json(path) for slug in slugs if (path := layout.metrics(slug)).exists()}
-    text = iteration_report(number, [{**row, "seconds": seconds} for row in rows], figures)
+    text = iteration_report(number, [{**row, "seconds": seconds} for row in rows], figures, added)
     create_markdown_artifact(key=f"iteration-{number}-report", markdown=text)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from agentprm_core.comparing import best, compared, deciding
+from agentprm_core.comparing import best, choosing, compared, deciding, prm_adds
 from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
 from agentprm_core.policy.models import checkpoint_digest
@@ -18,6 +18,7 @@ from tasks.frame.clock import read_timing
 from tasks.frame.lineage import parents
 from tasks.frame.stage import Stage, run_stage, write_json
 from tasks.frame.tracking import PRM_REFUSED
+from tasks.report.added import adds_text, champion_text
 from tasks.report.text import iterations_text, refused_lines
 
 
@@ -36,12 +37,14 @@ def work(stage: Stage) -> None:
     pictures = campaign.draw(rows, decide, stage.params)
     with stage.tracking():
         stage.tracker.log_files(*pictures, folder="plots")
-    campaign.report(rows, iterations)
-    champion = best(decide)
+    added = prm_adds(outcomes)
+    campaign.report(rows, iterations, added, stage.params)
+    chosen, told = choosing(outcomes, stage.params.evaluate.decoding[0])
+    champion = best(chosen)
     _crown(stage, champion)
     ran = [name for i in iterations for name in campaign.stages_of(i)]
     print(iterations_text(rows, {name: read_timing(name) for name in ran}), flush=True)
-    print(f"\nchampion: iteration {champion}", flush=True)
+    print(f"\n{adds_text(added, stage.params)}\n\n{champion_text(champion, chosen, told)}", flush=True)
     with stage.tracking():
         stage.tracker.log_metrics({"champion": champion})
         if refusals := refused_lines(rows):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from agentprm_core.comparing import prm_figures
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table, write_table
 from agentprm_core.evaluate import OUTCOMES, by_split, headline, outcomes_table
 from agentprm_core.improve.sft import SftSettings
@@ -45,13 +46,16 @@ def work(stage: Stage) -> None:
     tables = []
     for split, games in _splits(stage).items():
         for way in ways:
-            weights = {"prior": params.critic.prior, "gamma": params.critic.gamma}
-            search = Search(way, play_settings(params), params.rollout.temperature, **weights)
+            play, temperature = play_settings(params), params.rollout.temperature
+            search = Search(way, play, temperature, prior=params.critic.prior, gamma=params.critic.gamma)
             tables.append(_outcomes(stage, split, games, search, policy, prm, world_model))
     outcomes = pa.concat_tables(tables)
     write_table(outcomes, layout.outcomes(stage.iteration))
-    figures = by_split(outcomes)
-    write_json(headline(figures), layout.headline(stage.iteration))
+    figures, of_prm = by_split(outcomes), prm_figures(outcomes)
+    write_json(headline(figures) | of_prm, layout.headline(stage.iteration))
+    figures |= of_prm
+    with stage.tracking():
+        stage.tracker.log_metrics(of_prm)
     stage.report({**figures, "world_model": of_world} if of_world else figures)
     stage.wrote(layout.outcomes(stage.iteration))
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 SEARCHES = ("best_of_n", "best_trajectory", "beam", "lookahead")
 """Those that a PRM chooses in."""
 METHODS = ("greedy", "sample", *SEARCHES)
-PRM = "prm"
-SCORERS = (PRM, "head", "trained_likelihood", "untrained_likelihood", "implicit", "constant", "random", "true_q")
+PRM, LIKELIHOOD = "prm", "untrained_likelihood"
+SCORERS = (PRM, "head", "trained_likelihood", LIKELIHOOD, "implicit", "constant", "random", "true_q")
 """Who may choose in a search (:data:`agentprm_core.search.scorers.MAKERS`)."""
 CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 """Key-value caches that a way of playing keeps beside each other: the policy's, the PRM's, the imagined turns'."""

@@ -25,7 +25,7 @@ from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import likelihood_weight
 from agentprm_core.rollout import Start
 from agentprm_core.search.controls import Constant, Implicit, Random
-from agentprm_core.search.decoding_config import PRM
+from agentprm_core.search.decoding_config import LIKELIHOOD, PRM
 from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.scorer import PrmScorer, Scorer
 
@@ -109,7 +109,7 @@ MAKERS: Mapping[str, Callable[[Materials], Scorer]] = {
     PRM: _prm,
     "head": _head,
     "trained_likelihood": _trained_likelihood,
-    "untrained_likelihood": _untrained_likelihood,
+    LIKELIHOOD: _untrained_likelihood,
     "implicit": _implicit,
     "constant": _constant,
     "random": _random,

@@ -11,6 +11,7 @@ from tasks.frame.clock import read_timing
 from tasks.frame.sections import Params
 from tasks.frame.stage import read_json, write_json
 from tasks.report import figures
+from tasks.report.added import adds_report
 from tasks.report.text import iteration_report
 
 ONCE = ("games", "demos", "sft")
@@ -69,13 +70,14 @@ def draw(rows: Sequence[dict], deciding: Sequence[dict], params: Params) -> list
     return list(pictures.values())
 
 
-def report(rows: Sequence[dict], iterations: Sequence[int]) -> None:
-    """A Markdown file an iteration."""
+def report(rows: Sequence[dict], iterations: Sequence[int], added: Sequence[dict], params: Params) -> None:
+    """A Markdown file an iteration. ``added``: rows of :func:`agentprm_core.comparing.prm_adds`."""
     with atomic_write(layout.REPORTS) as folder:
         folder.mkdir()
         for i in iterations:
             slugs = [name.replace("@", "-") for name in stages_of(i) if not name.startswith("evaluate")]
-            text = iteration_report(i, rows, {slug: read_json(layout.metrics(slug)) for slug in slugs})
+            figures = {slug: read_json(layout.metrics(slug)) for slug in slugs}
+            text = iteration_report(i, rows, figures, adds_report(i, added, params))
             (folder / f"iteration-{i}.md").write_text(text)
 
 

@@ -9,12 +9,15 @@ from tasks.frame.clock import ORCHESTRATION
 
 BUDGET = ("episodes played", "tokens trained", "seconds")
 """Columns of what it took to make the iteration's policy; the seconds are with its evaluation."""
+P_VALUES = (
+    "p: McNemar's exact test on the same games. p Holm: the same, corrected for the number of tests in the table."
+)
 
 
 def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | None]) -> str:
     """What the stage prints: every row with its interval and paired test, then where the stages' time went."""
-    head = ("iteration", "split", "decoding", "games", "success", "95 % interval", "v. before", "p", "actions")
-    head += ("inadmissible", *BUDGET)
+    head = ("iteration", "split", "decoding", "games", "success", "95 % interval", "v. before", "p", "p Holm")
+    head += ("actions", "inadmissible", *BUDGET)
     table = [[str(cell) for cell in _cells(row)] for row in rows]
     stages = ("stage", "seconds", "orchestration", *ORCHESTRATION)
     times = [
@@ -22,7 +25,7 @@ def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | Non
         for name, timing in timings.items()
         if timing is not None
     ]
-    parts = [aligned(head, table), "\n".join(refused_lines(rows)), aligned(stages, times)]
+    parts = [f"{aligned(head, table)}\n{P_VALUES}", "\n".join(refused_lines(rows)), aligned(stages, times)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -31,21 +34,25 @@ def refused_lines(found: Iterable[Mapping]) -> list[str]:
     return list(dict.fromkeys(said for one in found if (said := one.get("refused"))))
 
 
-def iteration_report(iteration: int, rows: Sequence[Mapping], figures: Mapping[str, Mapping]) -> str:
-    """Markdown: success of the iteration's policy, and the figures of each stage that made it."""
+def iteration_report(
+    iteration: int, rows: Sequence[Mapping], figures: Mapping[str, Mapping], added: Sequence[str] = ()
+) -> str:
+    """Markdown: success of the iteration's policy, and the figures of each stage that made it. ``added``: lines about
+    what its PRM adds."""
     own = [row for row in rows if row["iteration"] == iteration]
-    head = ("split", "decoding", "games", "success", "95 % interval", "v. iteration before", "p", "actions")
+    head = ("split", "decoding", "games", "success", "95 % interval", "v. iteration before", "p", "p Holm", "actions")
     head += ("inadmissible", *BUDGET)
-    lines = [f"# Iteration {iteration}", "", *_markdown(head, ([*_cells(row)][1:] for row in own)), ""]
+    lines = [f"# Iteration {iteration}", "", *markdown(head, ([*_cells(row)][1:] for row in own)), "", P_VALUES, ""]
     lines += [line for said in refused_lines(figures.values()) for line in (f"**{said}.**", "")]
+    lines += added
     lines += [line for stage, values in figures.items() for line in _flagged(stage, values.get("monitor"))]
     kinds = [row for row in own if row["decoding"] == "greedy"] or own[:1]
     for row in kinds:
         lines += [f"## By kind: {row['split']}, {row['decoding']}", ""]
         by_type = [(kind, of["games"], f"{of['success']:.1%}") for kind, of in row["by_kind"].items()]
-        lines += [*_markdown(("kind", "games", "success"), by_type), ""]
+        lines += [*markdown(("kind", "games", "success"), by_type), ""]
     for stage, values in figures.items():
-        lines += [f"## {stage}", "", *_markdown(("figure", "value"), _flat(values)), ""]
+        lines += [f"## {stage}", "", *markdown(("figure", "value"), _flat(values)), ""]
     return "\n".join(lines)
 
 
@@ -59,6 +66,7 @@ def _cells(row: Mapping) -> Iterable[object]:
     yield f"{row['ci_low']:.1%} – {row['ci_high']:.1%}"
     yield f"{100 * paired['difference']:+.1f} ({paired['gained']} won, {paired['lost']} lost)" if paired else ""
     yield f"{paired['p_value']:.3g}" if paired else ""
+    yield f"{paired['p_holm']:.3g}" if paired else ""
     yield f"{row['mean_actions']:.1f}"
     yield f"{row['inadmissible']:.1%}"
     yield f"{row['episodes_played']:,}"
@@ -86,7 +94,8 @@ def _flat(values: Mapping, prefix: str = "") -> list[tuple[str, str]]:
     return found
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Lines of a table."""
     lines = [head, ["---"] * len(head), *rows]
     return [f"| {' | '.join(str(cell) for cell in line)} |" for line in lines]
 

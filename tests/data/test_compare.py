@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from agentprm_core.comparing import best, compared, deciding
+from agentprm_core.comparing import best, choosing, compared, deciding, prm_adds, prm_figures
 from agentprm_core.evaluate import outcomes_table
 from agentprm_core.policy.sampler import Cost
 from agentprm_core.types import Episode, Game, Turn
@@ -14,6 +14,7 @@ from agentprm_core.worlds.alfworld.kinds import TASK_TYPES
 from tasks.frame import layout
 from tasks.frame.stage import write_json
 from tasks.report import campaign
+from tasks.report.added import adds_report, adds_text, champion_text
 
 GAMES = [
     Game(f"unseen/{kind}/{n}", "alfworld", "unseen", kind, "put a mug in cabinet.", "(problem)")
@@ -54,11 +55,99 @@ def test_searches_are_held_against_the_policys_own_play():
     assert {row["over_policy"] is None for row in rows("best_of_4")} == {True}
 
 
-def test_the_champion_is_decided_on_unseen_games_where_there_are_such():
+def test_policies_are_reported_on_unseen_games_where_there_are_such():
     both = compared(pa.concat_tables([outcomes(i, "greedy", split) for i in (0, 1) for split in ("seen", "unseen")]))
     assert [(row["iteration"], row["split"]) for row in deciding(both, "greedy")] == [(0, "unseen"), (1, "unseen")]
     seen = [row for row in both if row["split"] == "seen"]
     assert deciding(seen, "greedy") == seen and deciding(both, "sample") == []
+
+
+def test_the_champion_is_chosen_on_seen_games_and_reported_on_unseen_ones():
+    both = pa.concat_tables([outcomes(i, "greedy", split) for i in (0, 1) for split in ("seen", "unseen", "more")])
+    chosen, told = choosing(both, "greedy")
+    assert [(row["iteration"], row["split"], row["games"]) for row in chosen] == [(0, "seen", 12), (1, "seen", 12)]
+    assert [(row["iteration"], row["split"], row["games"]) for row in told] == [(0, "unseen", 12), (1, "unseen", 12)]
+    assert champion_text(1, chosen, told) == (
+        "champion: iteration 1, chosen by greedy on 12 games (seen); on 12 others (unseen) 58.3% [32.0%, 80.7%]"
+    )
+
+
+@pytest.mark.parametrize("split", ["seen", "unseen"])
+def test_of_one_split_half_of_the_games_choose_and_the_others_report(split):
+    alone = pa.concat_tables([outcomes(i, "greedy", split) for i in (0, 1)])
+    chosen, told = choosing(alone, "greedy")
+    assert [row["games"] for row in chosen + told] == [6] * 4
+    whole = [row for row in compared(alone) if row["iteration"] == 1]
+    for ours, theirs, (all_,) in [(chosen[1], told[1], whole)]:
+        assert (ours["success"] + theirs["success"]) / 2 == pytest.approx(all_["success"])
+    one = alone.filter([game == GAMES[0].id for game in alone["game_id"].to_pylist()])
+    chosen, told = choosing(one, "greedy")
+    assert (len(chosen), told) == (2, [])
+    assert champion_text(0, chosen, told).endswith("on 1 games (" + split + "); no other game is left to report it on")
+
+
+CONTROL = "best_of_4_by_untrained_likelihood"
+
+
+def with_control(won_by_control: int, *splits: str) -> pa.Table:
+    """Of each split twelve games: Best-of-4 wins the first 8 and, under the policy's own likelihood, so many."""
+    WON[CONTROL] = won_by_control
+    try:
+        return pa.concat_tables(
+            [outcomes(0, way, split) for way in ("greedy", "best_of_4", CONTROL) for split in splits]
+        )
+    finally:
+        del WON[CONTROL]
+
+
+def test_what_the_prm_adds_is_the_same_search_with_another_scorer():
+    rows = prm_adds(with_control(3, "seen", "unseen"))
+    assert [(row["split"], row["games"], row["gained"], row["lost"]) for row in rows] == [
+        ("seen", 12, 5, 0), ("unseen", 12, 5, 0), ("all", 24, 10, 0),
+    ]  # fmt: skip
+    assert {(row["iteration"], row["decoding"], row["control"]) for row in rows} == {(0, "best_of_4", CONTROL[13:])}
+    p, pooled = 2 / 2**5, 2 / 2**10
+    assert [row["p_value"] for row in rows] == pytest.approx([p, p, pooled])
+    assert [row["p_holm"] for row in rows] == pytest.approx([2 * p, 2 * p, 3 * pooled])
+    figures = prm_figures(with_control(3, "seen", "unseen"))["prm"]
+    assert (figures["adds"], figures["adds_games"], figures["adds_p"]) == (
+        pytest.approx(10 / 24),
+        24,
+        pytest.approx(pooled),
+    )
+    assert figures["unseen"]["adds"] == pytest.approx(5 / 12)
+    assert figures["adds_low"] < figures["adds"] < figures["adds_high"]
+    assert prm_figures(outcomes(0, "best_of_4")) == {} and prm_adds(outcomes(0, "best_of_4")) == []
+
+
+PARAMS = SimpleNamespace(policies={"0": SimpleNamespace(prm=1)})
+
+
+def test_a_prm_that_adds_nothing_is_named():
+    text = adds_text(prm_adds(with_control(7, "unseen")), PARAMS)
+    assert "0       1    best_of_4  untrained_likelihood  unseen  12     +8.3 (1 won, 0 lost)" in text
+    said = "PRM 1 adds nothing that shows to best_of_4 of policy 0 over untrained likelihood: +8.3 points [-7.3, +24.0]"
+    assert f"{said} on 12 games, p = 1; the interval includes 0." in text
+    added = prm_adds(with_control(3, "unseen"))
+    assert "PRM 1 adds +41.7 points [+13.8, +69.6] on 12 games, p = 0.062, to best_of_4 of policy 0" in adds_text(
+        added, PARAMS
+    )
+    report = "\n".join(adds_report(0, added, PARAMS))
+    assert report.startswith("## What the PRM adds\n\nPRM 1 adds +41.7 points")
+    assert "| 0 | 1 | best_of_4 | untrained_likelihood | unseen | 12 | +41.7 (5 won, 0 lost) |" in report
+    costs = adds_text(prm_adds(with_control(12, "unseen")), PARAMS)
+    assert "PRM 1 costs: -33.3 points" in costs
+    assert adds_text([], PARAMS).startswith("What the PRM adds was not measured: evaluate.decoding has no search")
+    assert adds_report(1, added, PARAMS)[2] == adds_text([], PARAMS)
+
+
+def test_differences_of_one_table_are_corrected_for_their_number():
+    found = rows("greedy", "sample", "best_of_4")
+    paired = [row["paired"] for row in found if row["paired"]]
+    assert len(paired) == 3 and {test["p_value"] for test in paired} == {1.0} == {test["p_holm"] for test in paired}
+    over = {row["iteration"]: row["over_policy"] for row in found if row["over_policy"]}
+    assert [over[i]["p_value"] for i in (0, 1)] == [0.5, 0.5]
+    assert [over[i]["p_holm"] for i in (0, 1)] == [1.0, 1.0]
 
 
 def test_the_earliest_of_equals_is_the_champion():

@@ -106,8 +106,9 @@ def a_second_repro_runs_nothing(reproduced):
 
 def the_table_of_iterations(reproduced):
     rows = json.loads((reproduced / layout.ITERATIONS).read_text())
+    ways = ("best_of_2", "best_of_2_by_untrained_likelihood", "greedy")
     assert [(row["iteration"], row["split"], row["decoding"]) for row in rows] == [
-        (i, split, decoding) for i in (0, 1) for split in ("seen", "unseen") for decoding in ("best_of_2", "greedy")
+        (i, split, decoding) for i in (0, 1) for split in ("seen", "unseen") for decoding in ways
     ]
     for row in rows:
         assert row["games"] == 12
@@ -118,7 +119,8 @@ def the_table_of_iterations(reproduced):
     shown = dvc(reproduced, "metrics", "show", "--md")
     assert all(f"data/metrics/evaluate-{i}.json" in shown for i in (0, 1))
     assert "unseen.greedy.success" in shown
-    assert "# Iteration 1" in (reproduced / layout.REPORTS / "iteration-1.md").read_text()
+    report = (reproduced / layout.REPORTS / "iteration-1.md").read_text()
+    assert "# Iteration 1" in report and "## What the PRM adds\n\nPRM 1 " in report
     plotted = json.loads(dvc(reproduced, "plots", "show", "--json"))
     assert any("success" in name for name in plotted["data"])
 
@@ -128,6 +130,10 @@ def mlflow_remembers(reproduced):
     runs = json.loads((reproduced / ".scratch/mlflow_runs.json").read_text())
     history = client.get_metric_history(runs["campaign"], "evaluate.unseen.greedy.success")
     assert sorted(point.step for point in history) == [0, 1]
+    adds = client.get_metric_history(runs["campaign"], "prm.adds")
+    said = [json.loads((reproduced / layout.headline(i)).read_text())["prm"] for i in (0, 1)]
+    assert {point.step: point.value for point in adds} == {i: found["adds"] for i, found in enumerate(said)}
+    assert [found["adds_games"] for found in said] == [24, 24]
     assert client.get_run(runs["policy@1"]).data.tags["mlflow.parentRunId"] == runs["iteration/1"]
     champion = client.get_model_version_by_alias("agentprm-policy", "champion")
     assert champion.tags["iteration"] in ("0", "1")

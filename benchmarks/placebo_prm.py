@@ -1,0 +1,133 @@
+"""The placebo of a campaign's PRM: trained as the PRM was, on labels permuted across games.
+
+    python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1 --json
+    python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 \
+        --placebo data/placebo/1 --games data/games --split unseen
+
+The campaign's folder has ``params.yaml`` and the ``data`` that its stages wrote: rollouts, labels, branches, policies.
+The placebo starts from the policy that played the rollouts, as the PRM of iteration 1 does. A later PRM goes on from
+the one before, and its placebo does not: that one has learnt something. For critics that learn from labels by
+cross-entropy (``monte_carlo``, ``playing_on``). The last line is one JSON object: how well the placebo foretells the
+labels of the held-out games (``auc`` of ½ is nothing), and how it ranks actions there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import yaml
+from transformers.utils import logging
+
+from agentprm_core.datasets import atomic_write
+from agentprm_core.errors import DataError
+from agentprm_core.methods.base import Folders, Given
+from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, train_on_labels
+from agentprm_core.policy.models import save_checkpoint
+from agentprm_core.prm.placebo import permuted
+from agentprm_core.prm.ranking import ranked
+from agentprm_core.search.playing import PlaySettings
+from agentprm_core.training.hardware import Hardware
+from agentprm_core.worlds import world_spec
+
+CRITICS = ("monte_carlo", "playing_on")
+SHARED = ("name", "gamma", "learning_rate", "epochs", "batch_tokens", "likelihood", "prior", "require")
+
+
+def given_of(root: Path, params: dict, iteration: int, scratch: Path) -> Given:
+    """What the critic of this iteration was given, from the campaign's folder."""
+    data, before, compute, model = root / "data", iteration - 1, params["compute"], params["model"]
+    play = PlaySettings(
+        world=params["env"]["world"],
+        max_turns=params["env"]["max_turns"],
+        context=model["context"],
+        max_action_tokens=model["max_action_tokens"],
+        constrained=model["constrained"],
+        slots=compute["slots"],
+        cache_mb=compute["cache_mb"],
+    )
+    folders = Folders(
+        games=data / "games/train.parquet",
+        demos=data / "demos/demos.parquet",
+        rollouts=(data / f"rollouts/{iteration}/episodes.parquet",),
+        branches=data / f"rollouts/{iteration}/branches.parquet",
+        labels=data / f"labels/{iteration}/labels.parquet",
+        collected=data / f"collected/{iteration}/collected.parquet",
+        first_policy=data / "checkpoints/policy/0",
+        policy=data / f"checkpoints/policy/{before}",
+        prm=data / f"checkpoints/prm/{iteration}",
+        prm_before=None,
+    )
+    kept = {"pass_tokens": compute["pass_tokens"], "save_every": 0}
+    return Given(
+        iteration=iteration,
+        seed=params["seed"] + 1000 * iteration,
+        campaign_seed=params["seed"],
+        validation_share=params["rollout"]["validation_share"],
+        temperature=params["rollout"]["temperature"],
+        folders=folders,
+        play=play,
+        hardware=Hardware(optimizer=model.get("optimizer", "adamw"), precision=compute["precision"], **kept),
+        device=compute["device"],
+        threads=compute["threads"],
+        sizes={},
+        observation_weight=params["sft"]["observation_weight"],
+        scratch=scratch,
+    )
+
+
+def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: int | None = None) -> dict:
+    """Train and write the placebo; returns its figures. ``limit``: only so many training episodes.
+
+    Raises:
+        DataError: no campaign there, or one whose critic learns otherwise.
+    """
+    path = root / "params.yaml"
+    if not path.exists():
+        raise DataError(f"--campaign: {path} is not there: the folder in which dvc.yaml's stages ran")
+    params = yaml.safe_load(path.read_text())
+    critic = params["critic"]
+    if critic["name"] not in CRITICS:
+        raise DataError(f"{path}: critic.name: {critic['name']!r} has no placebo: one of {', '.join(CRITICS)}")
+    given = given_of(root, params, iteration, scratch)
+    torch.set_num_threads(given.threads)
+    config = CriticConfig(**{name: critic[name] for name in SHARED}, init_from="policy")
+    train, held_out = labelled_sides(given, gamma=config.gamma, outcome=critic["outcome"])
+    trained = train_on_labels(config, given, permuted(train[:limit], given.seed), held_out, loss="bce")
+    trainee = given.trainee
+    with atomic_write(out) as folder:
+        told = {"instruction": trainee.renderer.instruction, "world": world_spec(given.play.world).name}
+        save_checkpoint(trained.model, trainee.tokenizer, folder, kind="prm", **told)
+    tokens = given.hardware.pass_tokens
+    figures = ranked(trained.model, trainee.renderer, held_out, batch_tokens=tokens, seed=given.seed)
+    validation = {name: trained.figures["validation"][name] for name in ("actions", "loss", "loss_of_mean", "auc")}
+    return {"validation": validation, **figures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser.add_argument("--iteration", type=int, default=1, help="whose rollouts and labels (default %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, help="the checkpoint's folder")
+    parser.add_argument("--limit", type=int, help="only so many training episodes")
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            figures = train_placebo(args.campaign, args.iteration, args.out, Path(scratch), args.limit)
+    except (DataError, FileNotFoundError) as error:
+        sys.exit(f"placebo_prm: {error}")
+    if not args.json:
+        ranking = figures["ranking"]
+        print(f"auc {figures['validation']['auc']:.3f} on held-out games; orders {ranking['accuracy']} of the pairs")
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
