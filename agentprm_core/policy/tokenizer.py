@@ -19,6 +19,8 @@ from agentprm_core.policy.prompt import ACT, BOS, END, PAD, UNK
 
 ENTITY = r"[a-z]+ \d+"
 """A name and its number: what :attr:`agentprm_core.worlds.base.WorldSpec.entity` is where a world does not say."""
+_COUNTED = 1000
+"""Numbers above are no counts of things but prices and codes: they get a token only where they were seen."""
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 
 
@@ -31,7 +33,8 @@ def train_tokenizer(
     token each; where one starts another the longer counts. One without a letter or digit (``]``) also ends a word.
 
     ``entity``: a regular expression of what else is one token (``WorldSpec.entity``). Every number up to the highest
-    seen for its kind of entity gets a token, whether it was seen or not. Words never seen become ``<unk>``.
+    seen for its kind of entity gets a token, whether it was seen or not; of numbers above 1,000 only those seen.
+    Words never seen become ``<unk>``.
     """
     texts = list(texts)
     marks = [re.escape(phrase) for phrase in phrases if not any(map(str.isalnum, phrase))]
@@ -68,6 +71,6 @@ def _all_numbers(texts: Iterable[str], entity: str) -> list[str]:
     highest: dict[str, int] = {}
     for text in texts:
         for found in re.findall(entity, text.lower()):
-            if numbered := _NUMBERED.fullmatch(found):
+            if (numbered := _NUMBERED.fullmatch(found)) and int(numbered[2]) <= _COUNTED:
                 highest[numbered[1]] = max(highest.get(numbered[1], 0), int(numbered[2]))
     return [f"{kind}{n}" for kind in sorted(highest) for n in range(1, highest[kind] + 1)]

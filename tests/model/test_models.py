@@ -84,3 +84,10 @@ def test_names_of_one_kind_start_alike():
     assert likeness("cabinet 1", "cabinet 2") > 0.3 > likeness("cabinet 1", "drawer 2")
     assert likeness("cabinet", "cabinet 2") > 0.3 > likeness("shelf", "cabinet 2")
     assert likeness("cabinet 3", "drawer 3") > 0.3
+
+
+def test_numbers_get_tokens_up_to_a_thousand_and_above_only_where_they_were_seen():
+    tokenizer = train_tokenizer(["go to cabinet 3", "it costs 1234567", "room 1000"], 64, entity=r"[a-z]+ \d+|\d+")
+    known = tokenizer.get_vocab()
+    assert {"cabinet 1", "cabinet 2", "room 1", "room 999", "costs 1234567"} <= known.keys()
+    assert "costs 1" not in known and len(known) < 1100
