@@ -23,7 +23,6 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from agentprm_core.errors import DataError
 from agentprm_core.improve.decided import DecidedColumns, by_turn, decided_row, with_old
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.training.attention import log_probs
@@ -53,7 +52,7 @@ def preferred_pairs(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
     """Numbers of (better, worse) episodes of one game: each that ended above its game's mean with one that ended below,
     and the other way round, so that each such episode is in a pair.
 
-    ``episodes`` of one game stand together. Raises DataError where no game's episodes ended otherwise.
+    ``episodes`` of one game stand together. None where the episodes of every game ended alike.
     """
     found: list[tuple[int, int]] = []
     for _, group in groupby(range(len(episodes)), key=lambda i: episodes[i].game_id):
@@ -64,11 +63,6 @@ def preferred_pairs(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
         if better:
             count = max(len(better), len(worse))
             found += [(better[k % len(better)], worse[k % len(worse)]) for k in range(count)]
-    if not found:
-        raise DataError(
-            "no game has episodes of which some ended better than others: nothing to prefer; play more of them "
-            "(rollout.episodes_per_game, rollout.games)"
-        )
     return found
 
 

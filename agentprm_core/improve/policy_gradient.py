@@ -120,6 +120,7 @@ def train_policy_gradient(
     trainer.play_with(policy, fresh)
     metrics = fit(trainer)
     if fresh is not None:
+        del metrics["tokens"]  # of rows that only the first steps read
         metrics["refreshed"] = [entry["fresh"] | {"step": entry["step"]} for entry in trainer.log if "fresh" in entry]
     return policy.model, metrics
 

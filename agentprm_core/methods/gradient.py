@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -148,6 +149,11 @@ def experience_of(episodes: Sequence[Episode], credit: Credit) -> Experience:
     ends = np.cumsum([episode.length for episode in episodes])[:-1]
     targets = None if credit.target_N is None else np.split(credit.target_N, ends)
     return Experience(episodes, np.split(credit.advantage_N, ends), targets)
+
+
+def rollouts_digest(given: Given) -> str:
+    """Of this iteration's rollouts: what is made of others may not be taken for what is made of these."""
+    return hashlib.sha256(given.folders.rollouts[-1].read_bytes()).hexdigest()
 
 
 def episodes_per_game(given: Given) -> int:

@@ -31,6 +31,7 @@ from agentprm_core.config import Count, LearningRate, NotNegative, Positive
 from agentprm_core.credit.group import istar_advantages
 from agentprm_core.credit.turns import turns_from_table
 from agentprm_core.datasets import atomic_write, episodes_from_table, read_table
+from agentprm_core.errors import DataError
 from agentprm_core.improve.implicit import (
     ImplicitSettings,
     Rows,
@@ -42,7 +43,15 @@ from agentprm_core.improve.implicit import (
 )
 from agentprm_core.kept import digest
 from agentprm_core.methods.base import Collected, Given, Updated
-from agentprm_core.methods.gradient import Credit, GradientConfig, Rule, collected, follow, turns_of
+from agentprm_core.methods.gradient import (
+    Credit,
+    GradientConfig,
+    Rule,
+    collected,
+    follow,
+    rollouts_digest,
+    turns_of,
+)
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import EPISODES
 
@@ -98,7 +107,8 @@ class Learner:
     def begin(self) -> Credit:
         """Learn from the rollouts of the stage ``rollout``, and reward them."""
         given = self._given
-        decides = digest(self._config, given.seed, given.trainee.digest, given.hardware, given.threads)
+        played_by = given.trainee.digest, rollouts_digest(given)
+        decides = digest(self._config, given.seed, *played_by, given.hardware, given.threads)
         rollouts = read_table(given.folders.rollouts[-1], EPISODES)
         return self.credit(rollouts, 0, given.scratch / f"implicit-{decides}-{0:05}")
 
@@ -111,8 +121,15 @@ class Learner:
         rows = played_rows(episodes, given.trainee, tokens)
         if _weights(path).exists():
             self._load(path)
+        elif pairs := preferred_pairs(episodes):
+            self._learn(rows, pairs, time, path)
+        elif not time:  # later on, fresh rollouts may all end alike: they teach nothing
+            raise DataError(
+                "no game has episodes of which some ended better than others: nothing to prefer; play more of them "
+                "(rollout.episodes_per_game, rollout.games)"
+            )
         else:
-            self._learn(rows, preferred_pairs(episodes), time, path)
+            self._keep(path)
         self._time = time
         rewards = np.concatenate(step_rewards(self._model, rows, episodes, self._config.implicit.beta, tokens))
         return Credit(istar_advantages(turns_from_table(table), rewards, alpha=self._config.alpha))
@@ -132,7 +149,9 @@ class Learner:
             "implicit_accuracy": said["curve"][-1]["accuracy"],
             "tokens_trained": said["tokens_trained"],
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._keep(path)
+
+    def _keep(self, path: Path) -> None:
         with atomic_write(_weights(path)) as aside:
             save_file({name: p.detach().cpu().contiguous() for name, p in self._trained()}, aside)
 

@@ -34,7 +34,16 @@ from agentprm_core.credit.trees import Leaf, turn_advantages
 from agentprm_core.datasets import REPLAYED, episodes_from_table, episodes_to_table, read_table
 from agentprm_core.kept import digest, kept
 from agentprm_core.methods.base import Collected, Given, Played, Updated
-from agentprm_core.methods.gradient import Credit, GradientConfig, Rule, experience_of, follow_these, play_whole, told
+from agentprm_core.methods.gradient import (
+    Credit,
+    GradientConfig,
+    Rule,
+    experience_of,
+    follow_these,
+    play_whole,
+    rollouts_digest,
+    told,
+)
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.rollout import Start, play
 from agentprm_core.seeding import episode_seed
@@ -77,7 +86,8 @@ Trees = dict[tuple[str, int], list[Grown]]
 
 def collect(config: Config, given: Given) -> Collected:
     """Rows of TREES."""
-    decides = (config.forks, config.rounds, given.seed, given.temperature, given.play, given.policy.digest)
+    played_by = given.policy.digest, rollouts_digest(given)
+    decides = (config.forks, config.rounds, given.seed, given.temperature, given.play, *played_by)
     path = given.scratch / f"trees-{digest(*decides, given.device, given.threads)}.parquet"
     table = kept(path, TREES, lambda: grown(config, given, given.policy, given.episodes, given.seed))
     advantage_N = table["advantage"].to_numpy()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from agentprm_core.datasets import episodes_from_table, read_table, write_table
+from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_table, write_table
 from agentprm_core.errors import DataError
 from agentprm_core.improve.decided import DecidedColumns, decided_row, state_features, with_old
 from agentprm_core.improve.implicit import (
@@ -316,8 +316,23 @@ def test_pairs_are_of_one_game_and_every_episode_that_ended_otherwise_is_in_one(
     episodes = [crossroads.episode(path, n) for n, path in enumerate(paths)]
     episodes += [crossroads.episode("LLL", n, "h") for n in range(2)]
     assert preferred_pairs(episodes) == [(1, 0), (3, 2), (1, 4)]
+    assert preferred_pairs(episodes[-2:]) == []
+
+
+def test_istar_needs_episodes_that_ended_otherwise(data):
+    """At first; later on fresh rollouts that all ended alike leave the rewards as they are."""
+    module, config = CONFIGS["istar"]
+    learner = istar.Learner(config, data)
+    learner.begin()
+    before = [p.clone() for _, p in learner._trained()]
+    alike = [crossroads.episode("LLR", n, "crossroads/00") for n in range(2)]
+    table = episodes_to_table(alike, iteration=1, method="policy", policy="p")
+    credit = learner.credit(table, 1, data.scratch / f"fresh-{1:05}")
+    assert all(torch.equal(a, b) for a, (_, b) in zip(before, learner._trained(), strict=True))
+    assert np.isfinite(credit.advantage_N).all()
+    write_episodes(data.folders.rollouts[-1], alike)
     with pytest.raises(DataError, match="no game has episodes of which some ended better than others"):
-        preferred_pairs(episodes[-2:])
+        module.collect(config, dataclasses.replace(data))
 
 
 def test_implicit_rewards_are_log_ratios_and_training_prefers_what_won(policy, tmp_path):
