@@ -59,6 +59,7 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
             entry = snapshot.read_entry(root / LOCK, stage)
             with Repo(str(root)) as repo:
                 repo.push(targets=[stage], run_cache=True)
+            portions.clear()
         fresh = any("didn't change, skipping" in line for line in said)
         run = {"stage": stage, "outcome": "UpToDate" if fresh else "Completed", "repro_seconds": ended - pulled}
         run["status_seconds"] = pulled - begun + time.monotonic() - ended

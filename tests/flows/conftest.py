@@ -46,7 +46,7 @@ stages:
     outs: [data/metrics/iterations.json]
 """
 
-_GROW = '''"""A stage: the input and a line. Writes aside and renames, as stages do; `naps` lists stages to sleep in."""
+_GROW = '''"""A stage: the input and a line. Writes aside and renames, as stages do; `naps`: who sleeps."""
 import json, os, pathlib, sys, time
 
 stage, source, out = sys.argv[1:]
@@ -58,7 +58,10 @@ row = {"table": "lines", "expectation": "E", "why": "grows", "success": True, "o
 pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
 aside = pathlib.Path(out + ".aside")
 aside.write_text("[{\\"method\\":" if out.endswith("json") else "half a")
-if stage in pathlib.Path("naps").read_text().split():
+portion = pathlib.Path(".scratch") / stage / "portion.txt"
+if stage in pathlib.Path("naps").read_text().split() and not portion.exists():
+    portion.parent.mkdir(parents=True, exist_ok=True)
+    portion.write_text("half the work")
     print("napping")
     time.sleep(600)
 if stage in pathlib.Path("faults").read_text().split():
