@@ -32,13 +32,16 @@ _PORTIONS = 8
 """Rollouts are kept in so many portions (fewer where they would leave slots empty): a kill costs one."""
 _REFILLS = 8
 """Branches of a portion to each slot, at least: towards the end of a portion slots are empty."""
+LEFT_TO_DECIDE = 1 / 3
+"""Of an episode's actions, the share that a reset leaves to the policy, at least."""
 ACTIONS = 4
 """Actions tried at an undecided state, at most."""
 
 
 @dataclass(frozen=True)
 class Resets:
-    """Part of the episodes start in a state of the game's demonstration (Reset-50-50, paper A)."""
+    """Part of the episodes start in a state of the game's demonstration (Reset-50-50, paper A). What is replayed is no
+    decision: no label counts it, and a third of an episode's actions at least is left to the policy."""
 
     resets: Annotated[float, Range(gt=0, le=1)]
     """Share of a game's episodes; a whole number of them."""
@@ -182,9 +185,16 @@ def _starts(plays: Plays, games: Sequence[Game], demos: Mapping[str, Episode]) -
     for start in starts(games, plays.episodes_per_game, plays.seed):
         if start.index < resets and start.game.id in demos:
             actions = [turn.action for turn in demos[start.game.id].turns]
-            length = random.Random(start.seed).randrange(len(actions))
+            length = random.Random(start.seed).randrange(1 + most_replayed(len(actions), plays.settings.max_turns))
             start = replace(start, actions=tuple(actions[:length]))
         yield start
+
+
+def most_replayed(actions: int, max_turns: int) -> int:
+    """How many of a demonstration's ``actions`` a reset may replay: all but the last, and no more than leaves
+    :data:`LEFT_TO_DECIDE` of the episode's ``max_turns`` to the policy. Else the end of a demonstration that is longer
+    than an episode would leave nothing to decide."""
+    return min(actions - 1, max_turns - math.ceil(LEFT_TO_DECIDE * max_turns))
 
 
 def _portion(plays: Plays, policy: Checkpoint, begun: list[Start], iteration: int) -> pa.Table:

@@ -17,18 +17,21 @@ def coverage_report(
     """The report as a tree of plain numbers (None where a figure is undefined, and its n says why).
 
     ``visits``: see :func:`visit_table`. ``held_out``: see :func:`held_out_returns`. ``ranking``: see
-    :func:`held_out_ranking`. Episodes of even index are one half, those of odd index the other.
+    :func:`held_out_ranking`. Episodes of even index are one half, those of odd index the other. Turns that were
+    replayed to where an episode starts are in none of them.
 
     Raises:
         ValueError: ``visit_key``, ``gamma`` or ``outcome`` out of range.
     """
-    key_N, return_N = turns.state_actions(visit_key), returns(turns, gamma=gamma, outcome=outcome)
-    half_N = turns.episode_N % 2
+    decided_N = turns.decided_N
+    key_N = turns.state_actions(visit_key)[decided_N]
+    return_N = returns(turns, gamma=gamma, outcome=outcome)[decided_N]
+    state_N, half_N = turns.states(visit_key)[decided_N], turns.episode_N[decided_N] % 2
     return {
         "key": visit_key,
         "visits": visit_table(key_N, return_N),
         "held_out": held_out_returns(key_N, return_N, half_N),
-        "ranking": held_out_ranking(turns.states(visit_key), key_N, return_N, half_N, margin=margin),
+        "ranking": held_out_ranking(state_N, key_N, return_N, half_N, margin=margin),
     }
 
 

@@ -58,8 +58,9 @@ def gigpo_advantages(
     """float64 [N]: A^E + ω A^S, episode and step advantages (Feng et al. 2025, GiGPO, arXiv 2505.10978).
 
     A^E is :func:`grpo_advantages`. A^S compares what the group's episodes did in the same ("anchor") state: the return
-    γ^{T−1−t}·R of the turn, standardised over all turns of the group in that state. Where a state came once there is
-    nothing to compare: 0, or ``progress_N`` of the turn, standardised over all such turns of the group.
+    γ^{T−1−t}·R of the turn, standardised over all turns that the group decided in that state. Where a state came once
+    there is nothing to compare: 0, or ``progress_N`` of the turn, standardised over all such turns of the group. At a
+    turn that was replayed to where an episode starts it is 0.
 
     Raises:
         ValueError: ``gamma`` or ``visit_key`` out of range, ``omega`` negative.
@@ -67,9 +68,11 @@ def gigpo_advantages(
     if omega < 0:
         raise ValueError(f"method.omega: {omega} is negative")
     anchor_N = digest_pair(turns.states(visit_key), turns.game_N.astype(np.uint64))
-    step_N = _standardised(anchor_N, returns(turns, gamma=gamma, outcome="binary"))
+    return_N, decided_N = returns(turns, gamma=gamma, outcome="binary"), turns.decided_N
+    step_N = np.zeros(len(return_N))
+    step_N[decided_N] = _standardised(anchor_N[decided_N], return_N[decided_N])
     if progress_N is not None:
-        alone_N = anchors_alone(turns, visit_key)
+        alone_N = anchors_alone(turns, visit_key) & decided_N
         step_N[alone_N] = _standardised(turns.game_N[alone_N], progress_N[alone_N])
     return grpo_advantages(turns) + omega * step_N
 

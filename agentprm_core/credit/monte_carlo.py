@@ -37,7 +37,7 @@ class Visits:
     variance_N: np.ndarray
     """float64 mean squared deviation over the visits; n/(n−1) of it is the unbiased one."""
     visits_N: np.ndarray
-    """int64 ≥ 1."""
+    """int64 ≥ 1, and 0 where the turn was replayed."""
 
 
 def returns(turns: Turns, *, gamma: float, outcome: str = "signed") -> np.ndarray:
@@ -76,15 +76,27 @@ def visit_statistics(key_N: np.ndarray, return_N: np.ndarray) -> Visits:
     return Visits(mean[key], variance[key], count[key])
 
 
+def decided_statistics(key_N: np.ndarray, return_N: np.ndarray, decided_N: np.ndarray) -> Visits:
+    """:func:`visit_statistics` of the decided turns. A replayed turn is no visit: it keeps its own return, has no
+    visits and no variance, and changes the figures of no other turn."""
+    q_N, variance_N = return_N.astype(np.float64), np.zeros(len(return_N))
+    visits_N = np.zeros(len(return_N), np.int64)
+    found = visit_statistics(key_N[decided_N], return_N[decided_N])
+    q_N[decided_N], variance_N[decided_N], visits_N[decided_N] = found.q_N, found.variance_N, found.visits_N
+    return Visits(q_N, variance_N, visits_N)
+
+
 def monte_carlo_q(turns: Turns, *, gamma: float, visit_key: str, side_N: np.ndarray, outcome: str = "signed") -> Visits:
-    """Q̂ of every turn: the mean return over the visits to its (s,a) on its own side of the split.
+    """Q̂ of every turn: the mean return over the visits to its (s,a) on its own side of the split. Only turns that were
+    decided are visits (:func:`decided_statistics`).
 
     Histories of two games can read alike. They are one key, as in the paper, but never across ``side_N`` (bool [N],
     validation or not): a validation target that holds training returns would flatter the model.
     """
-    return visit_statistics(
+    return decided_statistics(
         turns.state_actions(visit_key) + side_N.astype(np.uint64),
         returns(turns, gamma=gamma, outcome=outcome),
+        turns.decided_N,
     )
 
 
@@ -146,10 +158,10 @@ def write_labels(batches: Iterator[pa.Table], out: Path) -> None:
 
 
 def coverage_of_keys(turns: Turns) -> dict[str, float]:
-    """How often (s,a) comes back, under either key: ``coverage_KEY`` and ``visits_per_key_KEY``."""
+    """How often a decided (s,a) comes back, under either key: ``coverage_KEY`` and ``visits_per_key_KEY``."""
     found: dict[str, float] = {}
     for key in ("history", "state"):
-        _, count = np.unique(turns.state_actions(key), return_counts=True)
+        _, count = np.unique(turns.state_actions(key)[turns.decided_N], return_counts=True)
         found[f"coverage_{key}"] = float(count[count > 1].sum() / count.sum())
         found[f"visits_per_key_{key}"] = float(count.mean())
     return found
@@ -164,6 +176,6 @@ def _counts(turns: Turns, side: np.ndarray, visits: Visits) -> dict[str, float]:
         "train_turns": len(turns.turn_N) - validation,
         "validation_turns": validation,
         "success": float(turns.won_E.mean()),
-        "q_mean": float(visits.q_N.mean()),
-        "q_std": float(visits.q_N.std()),
+        "q_mean": float(visits.q_N[turns.decided_N].mean()),
+        "q_std": float(visits.q_N[turns.decided_N].std()),
     }

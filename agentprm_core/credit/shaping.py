@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentprm_core.credit.monte_carlo import returns, visit_statistics
+from agentprm_core.credit.monte_carlo import decided_statistics, returns
 from agentprm_core.credit.turns import Turns
 from agentprm_core.errors import DataError
 
@@ -19,9 +19,8 @@ _REMEDY = "play more games (rollout.games) or choose another critic.shaping"
 def visited_values(turns: Turns, *, visit_key: str, side_N: np.ndarray, gamma: float) -> np.ndarray:
     """float64 [N] in [0,1]: V^μ(s_t) as the mean return over all visits to the state, where μ played the turns itself.
     R ∈ {0, 1}; ``side_N`` as in :func:`agentprm_core.credit.monte_carlo.monte_carlo_q`."""
-    return visit_statistics(
-        turns.states(visit_key) + side_N.astype(np.uint64), returns(turns, gamma=gamma, outcome="binary")
-    ).q_N
+    key_N = turns.states(visit_key) + side_N.astype(np.uint64)
+    return decided_statistics(key_N, returns(turns, gamma=gamma, outcome="binary"), turns.decided_N).q_N
 
 
 def scored_values(score_N: np.ndarray, turns: Turns, *, gamma: float) -> np.ndarray:
@@ -55,14 +54,17 @@ def shaped_labels(
     Raises:
         ValueError: as :func:`blend`, :func:`soft_labels` and :func:`reference_advantage`.
     """
-    key_N = turns.state_actions(visit_key) + side_N.astype(np.uint64)
+    key_N, decided_N = turns.state_actions(visit_key) + side_N.astype(np.uint64), turns.decided_N
     if shaping == "blend":
         advantage_N = reference_advantage(value_N, turns.reward_E, turns.starts_E, gamma=gamma)
-        return blend(q_N, visit_statistics(key_N, advantage_N).q_N, alpha=alpha)
+        return blend(q_N, decided_statistics(key_N, advantage_N, decided_N).q_N, alpha=alpha)
     signed_N = 2 * returns(turns, gamma=gamma, outcome="signed") - 1
-    mean_N = visit_statistics(key_N, potential_shaped(signed_N, value_N, turns.starts_E, gamma=gamma)).q_N
-    _, first, back = np.unique(key_N, return_index=True, return_inverse=True)
-    return soft_labels(mean_N[first])[back]
+    shaped_N = potential_shaped(signed_N, value_N, turns.starts_E, gamma=gamma)
+    mean_N = decided_statistics(key_N, shaped_N, decided_N).q_N[decided_N]
+    _, first, back = np.unique(key_N[decided_N], return_index=True, return_inverse=True)
+    soft_N = q_N.copy()
+    soft_N[decided_N] = soft_labels(mean_N[first])[back]
+    return soft_N
 
 
 def reference_advantage(

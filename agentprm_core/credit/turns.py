@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from agentprm_core.datasets import REPLAYED
 from agentprm_core.errors import DataError
 from agentprm_core.types import EPISODES
 
@@ -23,7 +24,7 @@ VISIT_KEYS = ("history", "state")
 """What counts as the same state: ``history``, all the policy has seen and done in the episode (paper A §2), or
 ``state``, the world's own ``state_key``, which merges histories that lead to one state."""
 
-_NEEDED = ("game_id", "episode", "turn", "observation", "action", "reward", "won", "done", "state_key")
+_NEEDED = ("game_id", "episode", "turn", "observation", "action", "reward", "won", "done", "state_key", "method")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class Turns:
     """bool, whether the episode succeeded."""
     reward_E: np.ndarray
     """float64 in [0, 1], the episode's last reward."""
+    decided_N: np.ndarray
+    """bool, False where the turn was replayed to where its episode starts: then nobody decided it, and no statistic
+    counts it."""
 
     @property
     def lengths_E(self) -> np.ndarray:
@@ -139,18 +143,18 @@ def _turns(rows: pl.LazyFrame) -> Turns:
         "reward",
         "won",
         "done",
+        pl.col("method") != REPLAYED,
     ).collect(engine="streaming")
-    game, episode, turn, observation, action, world, reward, won, done = (column.to_numpy() for column in columns)
-    order = _order(game, episode, turn)
+    found = [column.to_numpy() for column in columns]
+    order = _order(*found[:3])
     if order is not None:
-        columns = [c[order] for c in (game, episode, turn, observation, action, world, reward, won, done)]
-        game, episode, turn, observation, action, world, reward, won, done = columns
+        found = [column[order] for column in found]
+    game, episode, turn, observation, action, world, reward, won, done, decided = found
     names = tuple(games)
     starts = _check(names, game, episode, turn, reward, done)
     last = np.append(starts[1:], len(turn)) - 1
-    return Turns(
-        names, game, episode, turn, observation, action, world, starts, won[last], reward[last].astype(np.float64)
-    )
+    ends = won[last], reward[last].astype(np.float64)
+    return Turns(names, game, episode, turn, observation, action, world, starts, *ends, decided)
 
 
 def _order(game: np.ndarray, episode: np.ndarray, turn: np.ndarray) -> np.ndarray | None:

@@ -14,7 +14,7 @@ from agentprm_core.config import Count, Discount, LearningRate, NotNegative, Pos
 from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import Shaped, label_monte_carlo
 from agentprm_core.credit.turns import read_turns
-from agentprm_core.datasets import read_table
+from agentprm_core.datasets import REPLAYED, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
 from agentprm_core.policy.models import load_checkpoint, new_model
@@ -99,8 +99,9 @@ def monte_carlo_labels(
 
 def checked_labels(given: Given, table: pa.Table, figures: dict) -> Labels:
     """Rows of LABELS with what must hold of them."""
-    turns = pq.read_metadata(given.folders.rollouts[-1]).num_rows
-    return Labels(table, figures, labels_suite(table, turns))
+    methods = pq.read_table(given.folders.rollouts[-1], columns=["method"], read_dictionary=["method"])["method"]
+    replayed = sum(entry["counts"] for entry in methods.value_counts().to_pylist() if entry["values"] == REPLAYED)
+    return Labels(table, figures, labels_suite(table, len(methods), replayed))
 
 
 def labelled_sides(given: Given, *, gamma: float, outcome: str) -> tuple[list[Labelled], list[Labelled]]:

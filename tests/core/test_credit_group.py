@@ -16,6 +16,16 @@ ROWS = table(
 )
 
 
+def test_a_replayed_turn_is_compared_with_nobody():
+    methods = ["replayed" if n == 0 else "policy" for n in range(ROWS.num_rows)]
+    rows = ROWS.set_column(ROWS.column_names.index("method"), "method", pa.array(methods))
+    plain, reset = (
+        gigpo_advantages(turns_from_table(t), gamma=0.5, omega=1.0) - grpo_advantages(turns_from_table(t))
+        for t in (ROWS, rows)
+    )
+    assert plain[0] != 0 and reset[0] == 0
+
+
 def test_grpo():
     np.testing.assert_allclose(grpo_advantages(turns_from_table(ROWS)), [1, 1, -1, 0, 0])
 

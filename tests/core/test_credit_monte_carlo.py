@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import coverage_of_keys, label_monte_carlo, monte_carlo_q, returns
 from agentprm_core.credit.split import validation_games
 from agentprm_core.credit.turns import read_turns, turns_from_table
@@ -55,6 +56,31 @@ def test_the_state_key_merges_what_histories_keep_apart():
         "coverage_state": pytest.approx(1 / 3),
         "visits_per_key_state": pytest.approx(6 / 5),
     }
+
+
+def replayed(rows: pa.Table, *at: int) -> pa.Table:
+    methods = pa.array(["replayed" if n in at else "policy" for n in range(rows.num_rows)])
+    return rows.set_column(rows.column_names.index("method"), "method", methods)
+
+
+def test_replayed_turns_are_no_visits(tmp_path):
+    """An expert's turns before a reset: the figures of all others are as if they had not been there."""
+    rows = table(("g", 0, ["a", "b"], True), ("g", 1, ["a", "b", "b"], False), ("g", 2, ["a", "c"], False))
+    visits = q_of(replayed(rows, 0, 1, 2), gamma=1)  # the whole first episode, and the second one's first turn
+    np.testing.assert_array_equal(visits.visits_N, [0, 0, 0, 1, 1, 1, 1])
+    np.testing.assert_allclose(visits.q_N, [1, 1, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(visits.variance_N, 0)
+    turns = turns_from_table(replayed(rows, 0, 2))
+    assert coverage_of_keys(turns)["visits_per_key_history"] == pytest.approx(5 / 4)
+    report = coverage_report(turns, visit_key="history", gamma=1)
+    assert sum(row["turns"] for row in report["visits"]) == 5
+    games = [table((f"g{n}", 0, ["a", "b"], n % 2 == 0)) for n in range(20)]
+    pq.write_table(replayed(pa.concat_tables(games), *range(0, 40, 2)), tmp_path / "rollouts.parquet")
+    how = {"gamma": 0.5, "visit_key": "history", "validation_share": 0.3, "seed": 1, "outcome": "binary"}
+    figures = label_monte_carlo(tmp_path / "rollouts.parquet", tmp_path / "labels.parquet", **how)
+    labels = pq.read_table(tmp_path / "labels.parquet")
+    assert labels["visits"].to_pylist()[::2] == [0] * 20 and min(labels["visits"].to_pylist()[1::2]) > 0
+    assert figures["turns"] == 40 and figures["q_mean"] == pytest.approx(labels["q"].to_numpy()[1::2].mean(), abs=1e-6)
 
 
 def test_games_that_read_alike_are_one_key_but_not_across_the_split():

@@ -144,7 +144,7 @@ def test_a_gate_that_fails(project, monkeypatch):
     monkeypatch.setattr(suites, "MIN_STD", 0.9)
     rollouts(checkpoint(layout.policy(0)))
     said = refused("label", label, "--iteration", "1", gated=True)
-    assert said.startswith("label@1: the gate failed, no out was written (1 of 9 expectations")
+    assert said.startswith("label@1: the gate failed, no out was written (1 of 10 expectations")
     assert "label spread: q is not the same everywhere [expect_column_mean_to_be_between]: 0." in said
     assert not layout.labels(1).exists()
     assert not layout.metrics("label-1").exists()

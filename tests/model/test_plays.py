@@ -10,6 +10,7 @@ from agentprm_core.datasets import write_table
 from agentprm_core.plays import Branch, Plays
 from agentprm_core.rollout import play, starts
 from agentprm_core.search.playing import PlaySettings
+from agentprm_core.types import Episode, Turn
 from tests.model import toy
 
 GAMES = {game.id: game for game in (toy.game(n) for n in range(6))}
@@ -76,6 +77,20 @@ def test_a_finished_slice_is_not_played_again(branches, tmp_path):
     branches.dies_at = None
     assert branches(tmp_path / "killed") == whole
     assert branches.played == slices[2:]
+
+
+@pytest.mark.parametrize(
+    ("actions", "max_turns", "most"), [(50, 30, 20), (12, 30, 11), (21, 30, 20), (1, 30, 0), (50, 2, 1), (50, 1, 0)]
+)
+def test_a_reset_leaves_a_third_of_the_actions_to_decide(actions, max_turns, most):
+    """However long the demonstration is; of a short one all but the last action may be replayed, as ever."""
+    assert plays.most_replayed(actions, max_turns) == most
+    demo = Episode("game", 0, 0, tuple(Turn("here", f"go {t}", (), True, "s") for t in range(actions)), True)
+    game = replace(toy.game(0), id="game")
+    settings = PlaySettings("toy", max_turns, 512, 8, constrained=True, slots=2, cache_mb=64)
+    resets = Plays(200, 1.0, plays.Resets(1.0), BRANCH, settings, seed=1)
+    lengths = {len(start.actions) for start in plays._starts(resets, [game], {"game": demo})}
+    assert lengths == set(range(most + 1))
 
 
 def test_a_slice_fills_every_slot_several_times_and_no_states_are_one_slice():
