@@ -1,8 +1,8 @@
 """AgentPRM with the relative (Bradley-Terry) loss (paper A, variants).
 
-**What it learns from.** Monte Carlo labels as :mod:`agentprm_core.methods.monte_carlo` makes them, of states where
-several actions were tried: pairs of actions whose labels differ by more than ``margin``. That is the turn's own action
-and those tried beside it (``rollout.branch.train_states``).
+**What it learns from.** States where several actions were tried and each was played on from several times
+(``rollout.branch.train_states``): pairs of these actions whose mean returns differ by more than ``margin``. The labels
+of the rollouts' own turns are Monte Carlo ones. The PRM is validated against them and does not learn from them.
 
 **How it learns.** −log σ(r_c − r_r) over the pairs, the better action first.
 """
@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-import numpy as np
 
 from agentprm_core.config import NotNegative
 from agentprm_core.errors import DataError
@@ -54,10 +52,8 @@ def check_pairs(items: Sequence[Labelled], margin: float, where: Path) -> None:
         values: dict[int, list[float]] = defaultdict(list)
         for tried in item.tried:
             values[tried.turn].append(tried.q)
-        for turn, found in values.items():
-            known = found if np.isnan(item.q[turn]) else [*found, float(item.q[turn])]
-            if max(known) - min(known) > margin:
-                return
+        if any(max(found) - min(found) > margin for found in values.values()):
+            return
     raise DataError(
         f"{where}: no state of a training game has two tried actions whose values differ by more than critic.margin, "
         f"{margin}, and critic relative learns from nothing else. Try actions at more of them "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,6 +53,13 @@ def outcome_alone(labelled: Labelled) -> Labelled:
     q_T = np.full(len(labelled.episode.turns), np.nan, np.float32)
     q_T[-1] = labelled.episode.won
     return Labelled(labelled.episode, q_T)
+
+
+def tried_alone(labelled: Labelled) -> Labelled:
+    """The actions tried at the episode's states, without the labels of its own turns: what the relative loss learns
+    from. A turn's own label is the return of few visits, mostly of one, where a tried action has the mean of several
+    plays; and the turn's own action is mostly among those tried, so it would be compared with itself."""
+    return replace(labelled, q=np.full(len(labelled.episode.turns), np.nan, np.float32))
 
 
 def action_tokens(renderer: Renderer, action: str, reason: str = "") -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
-from agentprm_core.prm.rows import Labelled, outcome_alone, prm_row
+from agentprm_core.prm.rows import Labelled, outcome_alone, prm_row, tried_alone
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.validation import validate
 from agentprm_core.training.launch import fit
@@ -33,9 +33,9 @@ TARGETS = ("step", "epoch")
 class PrmSettings(TrainSettings):
     loss: str = "bce"
     """``bce``: soft cross-entropy with the labels (paper A). ``relative``: Bradley-Terry over actions tried at one
-    state (paper A). ``promise_progress``: L_Q + β L_A with GAE targets from the model itself (paper B). ``outcome``:
-    cross-entropy with the outcome, at an episode's last action alone (ORM). The last two learn from whole episodes and
-    read no other actions tried at their states."""
+    state (paper A); the labels of an episode's own turns are not read. ``promise_progress``: L_Q + β L_A with GAE
+    targets from the model itself (paper B). ``outcome``: cross-entropy with the outcome, at an episode's last action
+    alone (ORM). The last two learn from whole episodes and read no other actions tried at their states."""
     margin: float = 0.03
     """``relative``: the least difference of Q̂ that makes a pair."""
     beta: float = 1.0
@@ -102,6 +102,8 @@ def _trainer(labelled, renderer, prm, settings, scratch) -> EpisodeTrainer:
         return PromiseProgressTrainer(prm, rows, [item.episode.won for item in labelled], settings, scratch)
     if settings.loss == "outcome":
         labelled = [outcome_alone(item) for item in labelled]
+    if settings.loss == "relative":
+        labelled = [tried_alone(item) for item in labelled]
     rows = [prm_row(item, renderer) for item in labelled]
     loss = soft_bce
     if settings.loss == "relative":
@@ -109,7 +111,7 @@ def _trainer(labelled, renderer, prm, settings, scratch) -> EpisodeTrainer:
         rows = [paired for row in rows if (paired := pair_weights(row, settings.margin))]
         if not rows:
             raise DataError(
-                f"no state has two actions whose labels differ by more than {settings.margin}: lower critic.margin, or "
-                "try actions at more states (rollout.branch)"
+                f"no state has two tried actions whose values differ by more than {settings.margin}: lower "
+                "critic.margin, or try actions at more states (rollout.branch)"
             )
     return EpisodeTrainer(prm, rows, prm_objective(loss), settings, scratch)

@@ -116,9 +116,9 @@ def test_mistakes_of_the_expert_are_random_commands_that_it_goes_on_from(games):
 def test_a_relative_loss_without_pairs_says_what_to_do():
     def item(*worths: float) -> Labelled:
         tried = [Tried(1, f"go to desk {n}", q) for n, q in enumerate(worths)]
-        return Labelled(SimpleNamespace(), np.array([0.9, np.nan, 0.1]), tried)
+        return Labelled(SimpleNamespace(), np.array([0.9, 0.9, 0.1]), tried)
 
-    check_pairs([item(), item(0.5, 0.56)], 0.05, Path("data/rollouts/1"))
+    check_pairs([item(), item(0.5, 0.56)], 0.05, Path("data/rollouts/1"))  # the turn's own label, 0.9, is no partner
     with pytest.raises(DataError) as stopped:
         check_pairs([item(), item(0.5), item(0.5, 0.54)], 0.05, Path("data/rollouts/1"))
     assert str(stopped.value).startswith(

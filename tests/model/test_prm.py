@@ -220,6 +220,19 @@ def test_learns_from_pairs_which_action_is_better_on_other_games(renderer, tmp_p
     assert np.mean([g[0] > b[0] for g, b in zip(good, bad)]) > 0.9
 
 
+def test_the_relative_loss_reads_no_label_of_the_turns_themselves(renderer, tmp_path):
+    settings = dataclasses.replace(SETTINGS, loss="relative", epochs=1)
+    tried = [Tried(0, "take mug", 0.1), Tried(0, "go to cabinet 3", 0.9)]
+    weights = []
+    for number, q in enumerate((np.nan, 0.0, 1.0)):
+        items = [dataclasses.replace(item, q=np.full(len(item.q), q), tried=tried) for item in labelled(8)]
+        model, _ = train_prm(
+            items, renderer, new_prm(text_world.small_model(renderer)), settings, tmp_path / str(number)
+        )
+        weights.append(torch.cat([weight.detach().flatten() for weight in model.parameters()]))
+    assert torch.equal(weights[0], weights[1]) and torch.equal(weights[0], weights[2])
+
+
 def test_validation_on_other_games(renderer, tmp_path):
     _, metrics = train_prm(
         labelled(60),
@@ -271,5 +284,5 @@ def test_bad_labels_name_the_episode(renderer, q):
 
 def test_nothing_to_rank(renderer, tmp_path):
     settings = dataclasses.replace(SETTINGS, loss="relative")
-    with pytest.raises(ValueError, match=r"no state has two actions whose labels differ by more than 0\.03"):
+    with pytest.raises(ValueError, match=r"no state has two tried actions whose values differ by more than 0\.03"):
         train_prm(labelled(3), renderer, new_prm(text_world.small_model(renderer)), settings, tmp_path)
