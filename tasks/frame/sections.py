@@ -167,8 +167,7 @@ class Evaluate:
 
     decoding: tuple[str, ...]
     """Ways of playing, with a temperature behind ``@`` where it is not the rollouts'. The first decides the champion,
-    on ``seen``; it is reported on ``unseen``. A search and the same search by another scorer, as ``best_of_16`` and
-    ``best_of_16_by_untrained_likelihood``, tell what the PRM adds."""
+    on ``seen``. ``best_of_16_by_untrained_likelihood`` beside ``best_of_16`` tells what the PRM adds."""
     also: Also | None
     """null: none."""
 

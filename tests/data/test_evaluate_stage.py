@@ -22,7 +22,8 @@ SEARCH = Search(decoding("sample"), PLAY, 1.0)
 @pytest.fixture
 def stage(tmp_path):
     compute = SimpleNamespace(device="cpu", threads=1)
-    params = SimpleNamespace(seed=1, label="online_dpo/monte_carlo", compute=compute)
+    env = SimpleNamespace(world="alfworld")
+    params = SimpleNamespace(seed=1, label="online_dpo/monte_carlo", compute=compute, env=env)
     clock = SimpleNamespace(lap=lambda name: nullcontext())
     return SimpleNamespace(params=params, clock=clock, iteration=1, scratch=tmp_path / "scratch", name="evaluate@1")
 
