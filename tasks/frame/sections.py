@@ -166,7 +166,7 @@ class Evaluate:
     """How policies are measured, on all held-out games."""
 
     decoding: tuple[str, ...]
-    """Ways of playing, with a temperature behind ``@`` where it is not the rollouts'. The first decides the champion,
+    """Ways of playing, a temperature behind ``@`` where it is not the rollouts'. The first decides the champion,
     on ``seen``. ``best_of_16_by_untrained_likelihood`` beside ``best_of_16`` tells what the PRM adds."""
     also: Also | None
     """null: none."""
