@@ -24,8 +24,9 @@ from tasks.frame.params import PARAMS, ParamsError, validate
 PROFILES = Path("profiles")
 _NAMED = {"critic": "name", "method": "name", "model": "source"}
 """Sections whose keys depend on one of them."""
-_WHOLE = ("iterations", "policies")
-"""Sections that a profile has all of: with fewer entries, fewer iterations are made."""
+_WHOLE = {"iterations": "1", "policies": "0"}
+"""Section → its first entry. A profile that has that one has all of them: with fewer, fewer iterations are made.
+Without it (``policies.2.prm=3``) single entries are changed."""
 
 
 def load_profile(name: str, folder: Path = PROFILES) -> dict:
@@ -63,7 +64,7 @@ def overridden(params: dict, overrides: Mapping) -> dict:
 def _is_another(section: str, there: Mapping, value: Mapping) -> bool:
     """Whether ``value`` is the block of another critic, method or kind of model, or a list of its own."""
     if section in _WHOLE:
-        return True
+        return _WHOLE[section] in value
     name = _NAMED.get(section)
     if name is None or name not in value or name not in there:
         return False
