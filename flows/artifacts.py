@@ -87,6 +87,23 @@ def publish_mlflow_link(page: str, run: str) -> None:
     create_link_artifact(key=f"{page}-mlflow", link=link, link_text=f"MLflow: {run}")
 
 
+def publish_pages() -> None:
+    """``campaign-report`` and ``campaign-gallery``: links to the pages of ``compare`` among its files in MLflow, where
+    it ran here."""
+    runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    if "compare" not in runs:
+        return
+    from mlflow import MlflowClient
+
+    experiment = MlflowClient(tracking_uri()).get_run(runs["compare"]).info.experiment_id
+    files = f"{mlflow_ui_url()}/#/experiments/{experiment}/runs/{runs['compare']}/artifacts"
+    for key, page, text in (
+        ("campaign-report", "reports/campaign.html", "The campaign's report"),
+        ("campaign-gallery", "gallery/index.html", "Games to look at"),
+    ):
+        create_link_artifact(key=key, link=f"{files}/{page}", link_text=text)
+
+
 def mlflow_ui_url() -> str:
     """Where a browser finds MLflow: the tracking server if there is one, else the one that ``make ui`` starts."""
     if tracking_uri().startswith("http"):

@@ -23,7 +23,14 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import PositiveFloat, PositiveInt
 
 from flows import snapshot
-from flows.artifacts import publish_gates, publish_iterations_table, publish_mlflow_link, publish_report, publish_stages
+from flows.artifacts import (
+    publish_gates,
+    publish_iterations_table,
+    publish_mlflow_link,
+    publish_pages,
+    publish_report,
+    publish_stages,
+)
 from flows.dvc_join import HOURS, StageRun, run_stage
 from flows.elsewhere import Elsewhere, run_elsewhere
 from flows.graph import GraphStage, read_graph, steps
@@ -97,6 +104,7 @@ def _campaign(
     publish_stages("campaign", runs)
     publish_iterations_table()
     publish_mlflow_link("campaign", "campaign")
+    publish_pages()
     return runs
 
 

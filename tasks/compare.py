@@ -1,11 +1,10 @@
-"""Stage ``compare``: the iterations side by side. Table, paired tests, plots, reports, and the champion in MLflow.
+"""Stage ``compare``: the iterations side by side. Table, paired tests, plots, reports, a gallery of games, and the
+champion in MLflow.
 
 Its table and reports carry seconds, taken from ``.scratch/timings``, and are the only outs that do.
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.lineage import parents
 from tasks.frame.stage import Stage, run_stage, write_json
+from tasks.frame.tracing import log_traces
 from tasks.frame.tracking import PRM_REFUSED
 from tasks.report.added import adds_text, champion_text
 from tasks.report.text import iterations_text, refused_lines
@@ -24,7 +24,7 @@ from tasks.report.text import iterations_text, refused_lines
 
 def work(stage: Stage) -> None:
     """Lay the iterations side by side."""
-    from tasks.report import campaign  # matplotlib takes its time
+    from tasks.report import campaign, gallery, overview  # matplotlib takes its time
 
     iterations = [int(number) for number in stage.params.policies]
     outcomes = pa.concat_tables(read_table(layout.outcomes(i), OUTCOMES) for i in iterations)
@@ -39,12 +39,19 @@ def work(stage: Stage) -> None:
         stage.tracker.log_files(*pictures, folder="plots")
     added = prm_adds(outcomes)
     campaign.report(rows, iterations, added, stage.params)
+    with stage.clock.lap("gallery"):
+        looked = gallery.gallery(stage.params, outcomes, decide)
+        gallery.write(looked)
     chosen, told = choosing(outcomes, stage.params.evaluate.decoding[0])
     champion = best(chosen)
+    overview.report_page(stage.params, rows, decide, outcomes, champion, looked)
     _crown(stage, champion)
+    with stage.tracking():
+        log_traces(looked.games, looked.shown, looked.prms, run=stage.tracker.run_id, chosen=looked.why)
     ran = [name for i in iterations for name in campaign.stages_of(i)]
     print(iterations_text(rows, {name: read_timing(name) for name in ran}), flush=True)
     print(f"\n{adds_text(added, stage.params)}\n\n{champion_text(champion, chosen, told)}", flush=True)
+    print(f"report: {layout.REPORTS / overview.PAGE}, games to look at: {layout.GALLERY / 'index.html'}", flush=True)
     with stage.tracking():
         stage.tracker.log_metrics({"champion": champion})
         if refusals := refused_lines(rows):
@@ -58,7 +65,7 @@ def _crown(stage: Stage, champion: int) -> None:
         if not stage.tracker.registered(digest, champion):  # its outs came from a cache, or the database is new
             stage.tracker.register_policy(folder, digest, champion, parents(stage.params, champion))
         stage.tracker.crown(digest, champion)
-        stage.tracker.log_files(layout.ITERATIONS, Path(layout.REPORTS))
+        stage.tracker.log_files(layout.ITERATIONS, layout.REPORTS, layout.GALLERY)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 DATA = Path("data")
 SPLITS = ("train", "seen", "unseen")
-METRICS, PLOTS, REPORTS = DATA / "metrics", DATA / "plots", DATA / "reports"
+METRICS, PLOTS, REPORTS, GALLERY = DATA / "metrics", DATA / "plots", DATA / "reports", DATA / "gallery"
 ITERATIONS = METRICS / "iterations.json"
 DEMOS = DATA / "demos" / "demos.parquet"
 

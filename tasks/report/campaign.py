@@ -17,6 +17,8 @@ from tasks.report.text import iteration_report
 ONCE = ("games", "demos", "sft")
 """Stages whose time is iteration 0's, with its evaluation."""
 LOOP = ("rollout", "label", "prm", "collect", "policy")
+_BESIDE = "[The campaign's report](campaign.html), [games to look at](../gallery/index.html)"
+"""What lies beside the Markdown reports."""
 PICTURES = ("success", "kinds", "search_gain", "calibration", "scores_by_turn", "scores", "hacking")
 
 
@@ -78,7 +80,7 @@ def report(rows: Sequence[dict], iterations: Sequence[int], added: Sequence[dict
             slugs = [name.replace("@", "-") for name in stages_of(i) if not name.startswith("evaluate")]
             figures = {slug: read_json(layout.metrics(slug)) for slug in slugs}
             text = iteration_report(i, rows, figures, adds_report(i, added, params))
-            (folder / f"iteration-{i}.md").write_text(text)
+            (folder / f"iteration-{i}.md").write_text(f"{text}{_BESIDE}\n")
 
 
 def _followed(iteration: str) -> list[dict]:

@@ -5,11 +5,13 @@ What worlds, policies and people write goes in as text: everything is escaped.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?%?")
 _FOLDED = 160
 """Characters from which on a text is folded."""
 
@@ -26,6 +28,11 @@ def first_words(text: str) -> str:
     return text[: text.rfind(" ", 0, _FOLDED) if " " in text[:_FOLDED] else _FOLDED] + " …"
 
 
+def numeric(cell: object) -> bool:
+    """Whether a cell of a table is a number, or a text that begins as one and is short."""
+    return isinstance(cell, int | float) or (isinstance(cell, str) and _NUMBER.fullmatch(cell) is not None)
+
+
 def percent(share: float) -> str:
     return f"{share:.1%}"
 
@@ -40,4 +47,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"first_words": first_words, "percent": percent}
+    environment.tests |= {"numeric": numeric}
     return environment

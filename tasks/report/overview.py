@@ -1,0 +1,259 @@
+"""The campaign as one page: the figures that MLflow has too, as tables and pictures in one file.
+
+Its seconds are of this machine, as those of the Markdown reports beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+
+from agentprm_core.datasets import atomic_write
+from agentprm_core.evaluate import wilson
+from agentprm_core.policy.models import checkpoint_digest
+from tasks.frame import layout
+from tasks.frame.clock import read_timing
+from tasks.frame.gates import GATES
+from tasks.frame.sections import Params
+from tasks.frame.stage import read_json
+from tasks.frame.tracking import flatten, git_commit
+from tasks.report.campaign import ONCE, refused, stages_of
+from tasks.report.gallery import Gallery
+from tasks.report.pages import percent, render
+
+PAGE = "campaign.html"
+
+Cell = str | float | int | None
+"""A number is sorted as one; None is an empty cell."""
+
+
+def report_page(
+    params: Params, rows: Sequence[Mapping], deciding: Sequence[Mapping], outcomes: pa.Table, champion: int,
+    gallery: Gallery,
+) -> None:  # fmt: skip
+    """``data/reports/campaign.html``. ``rows``: the table of iterations; ``deciding``: those that the champion is
+    chosen by; ``outcomes``: game by game."""
+    stages = {slug: read_json(layout.metrics(slug)) for slug in _slugs(params) if layout.metrics(slug).exists()}
+    prms = {int(i): stages[f"prm-{i}"] for i in params.iterations if f"prm-{i}" in stages}
+    flips, counts = _flips(outcomes, deciding)
+    page = render(
+        "campaign",
+        params=params,
+        champion=next(row for row in deciding if row["iteration"] == champion),
+        sections=[
+            _section("Success", "climb", ["success"], climb(rows)),
+            _section("By kind of task", "kinds", ["kinds"], by_kind(deciding)),
+            _section("Games gained and lost", "games", [], counts),
+            _section("What the search adds", "search", ["search_gain"], searches(rows)),
+            _section("How well PRMs rank", "prm", ["calibration", "scores_by_turn"], rankings(prms)),
+            _section("Is the PRM hacked?", "hacking", ["scores", "hacking"], None),
+            _section("Cost", "cost", [], costs(params, stages)),
+            _section("Data gates", "gates", [], gates()),
+            _section("Lineage", "lineage", [], lineage(params)),
+        ],
+        flips=flips,
+        said=WORDS,
+        pages=_pages(gallery),
+        looked=len(gallery.games),
+        values=[(name, str(value)) for name, value in flatten(params.as_dict())],
+        commit=git_commit().get("git_commit", ""),
+    )
+    with atomic_write(layout.REPORTS / PAGE) as aside:
+        aside.write_text(page)
+
+
+WORDS = {
+    "climb": "Share of held-out games won, with its 95 % Wilson interval. Each policy is compared with the one before "
+    "on the same games: McNemar's exact test.",
+    "kinds": "Success of each kind of task, in the way of playing that decides the champion.",
+    "games": "Games that a policy won and the one before lost, and the other way round.",
+    "search": "A search against the policy's own play on the same games, in points of success.",
+    "prm": "Ranking: at held-out states with several tried actions, how often the PRM orders two of them as plays from "
+    "them came out. Ceiling: what a PRM that knew the true values would reach, given that plays are noisy. Gain: what "
+    "its choice adds to a play's reward there. AUC and calibration are of turns of held-out games.",
+    "hacking": "A PRM is hacked where its score rises and success does not.",
+    "cost": "Seconds are wall-clock on the machine that made this page; empty where a stage's outs came from a cache.",
+    "gates": "What Great Expectations checked before data was used, on this machine.",
+    "lineage": "Digests of weights, configuration and tokenizer, and what each was made of.",
+}
+
+
+def climb(rows: Sequence[Mapping]) -> dict:
+    """The table of iterations."""
+    head = ("policy", "split", "playing", "games", "success", "low", "high", "v. before", "won", "lost", "p", "actions",
+            "tokens read", "world steps")  # fmt: skip
+    body = []
+    for row in rows:
+        paired = row["paired"] or {}
+        points = 100 * paired["difference"] if paired else None
+        tokens = row["policy_read"] + row["prm_read"]
+        body.append([
+            row["iteration"], row["split"], row["decoding"], row["games"], percent(row["success"]),
+            percent(row["ci_low"]), percent(row["ci_high"]), points and f"{points:+.1f}", paired.get("gained"),
+            paired.get("lost"), _rounded(paired.get("p_value"), 3), f"{row['mean_actions']:.1f}", f"{tokens:.0f}",
+            f"{row['world_steps']:.1f}",
+        ])  # fmt: skip
+    return _table(head, body)
+
+
+def by_kind(deciding: Sequence[Mapping]) -> dict:
+    kinds = sorted({kind for row in deciding for kind in row["by_kind"]})
+    body = []
+    for kind in kinds:
+        line: list[Cell] = [kind.replace("_", " "), deciding[0]["by_kind"].get(kind, {"games": 0})["games"]]
+        for row in deciding:
+            of = row["by_kind"].get(kind)
+            line.append(of and f"{of['success']:.1%} {_interval(of)}")
+        body.append(line)
+    return _table(("kind", "games", *(f"policy {row['iteration']}" for row in deciding)), body)
+
+
+def searches(rows: Sequence[Mapping]) -> dict:
+    head = ("policy", "split", "search", "over", "success", "adds, points", "low", "high", "won", "lost", "p",
+            "times the tokens")  # fmt: skip
+    alone = {(row["iteration"], row["split"], row["decoding"]): row for row in rows}
+    body = []
+    for row in rows:
+        if (over := row["over_policy"]) is None:
+            continue
+        plain = alone[row["iteration"], row["split"], row["policy_decoding"]]
+        times = (row["policy_read"] + row["prm_read"]) / max(1.0, plain["policy_read"] + plain["prm_read"])
+        points = [f"{100 * over[name]:+.1f}" for name in ("difference", "ci_low", "ci_high")]
+        body.append([
+            row["iteration"], row["split"], row["decoding"], row["policy_decoding"], percent(row["success"]), *points,
+            over["gained"], over["lost"], _rounded(over["p_value"], 3), f"{times:.1f}",
+        ])  # fmt: skip
+    return _table(head, body)
+
+
+def rankings(prms: Mapping[int, Mapping]) -> dict:
+    """A row a PRM; figures that its critic does not have are empty."""
+    head = ("PRM", "ranking", "low", "high", "pairs", "half the plays", "ceiling", "gain of choosing", "low", "high",
+            "headroom", "AUC", "calibration error", "turns")  # fmt: skip
+    body = []
+    for number, figures in prms.items():
+        ranking, choosing = figures.get("ranking") or {}, figures.get("choosing") or {}
+        valid = figures.get("validation") or {}
+        body.append([
+            number,
+            *(_rounded(ranking.get(name), 3) for name in ("accuracy", "accuracy_low", "accuracy_high")),
+            ranking.get("pairs"),
+            *(_rounded(ranking.get(name), 3) for name in ("half_accuracy", "ceiling")),
+            *(_rounded(choosing.get(name), 3) for name in ("gain", "gain_low", "gain_high", "headroom")),
+            *(_rounded(valid.get(name), 3) for name in ("auc", "ece")),
+            valid.get("actions"),
+        ])  # fmt: skip
+    return _table(head, body)
+
+
+def costs(params: Params, stages: Mapping[str, Mapping]) -> dict:
+    """A row a stage: seconds, those of orchestration, games, turns, tokens trained on."""
+    names = [*ONCE, *(name for i in params.policies for name in stages_of(int(i)) if name not in ONCE)]
+    body: list[list[Cell]] = []
+    totals = [0.0, 0.0, 0, 0]
+    for name in names:
+        timing, figures = read_timing(name) or {}, stages.get(name.replace("@", "-"), {})
+        turns, tokens = figures.get("turns_played", figures.get("turns")), figures.get("tokens_trained")
+        if name.startswith("evaluate"):
+            turns = sum(round(row["mean_actions"] * row["games"]) for ways in _ways(figures) for row in ways)
+        seconds, spent = timing.get("seconds"), timing.get("orchestration")
+        totals = [a + (b or 0) for a, b in zip(totals, (seconds, spent, turns, tokens), strict=True)]
+        body.append([name, seconds and round(seconds, 1), spent and round(spent, 1), turns, tokens])
+    body.append(["all", round(totals[0], 1), round(totals[1], 1), int(totals[2]), int(totals[3])])
+    return _table(("stage", "seconds", "of these orchestration", "turns played", "tokens trained on"), body)
+
+
+def gates() -> dict:
+    body: list[list[Cell]] = []
+    for path in sorted(GATES.glob("*.json")):
+        results = json.loads(path.read_text())
+        failed = [f"{result['why']}: {result['observed']}" for result in results if not result["success"]]
+        body.append([path.stem, len(results), len(results) - len(failed), "; ".join(failed) or "none"])
+    return _table(("stage", "expectations", "passed", "failed"), body)
+
+
+def lineage(params: Params) -> dict:
+    """A row a policy: its digest, and those of the policy before and the PRM that taught it, or that was refused."""
+    body: list[list[Cell]] = []
+    for number in map(int, params.policies):
+        made = f"source {params.model.source}"
+        if number:
+            prev, prm = params.iterations[str(number)].prev, "refused PRM" if refused(number) else "PRM"
+            before, taught = checkpoint_digest(layout.policy(prev)), checkpoint_digest(layout.prm(number))
+            made = f"policy {prev} {before}, {prm} {number} {taught}"
+        body.append([f"policy {number}", checkpoint_digest(layout.policy(number)), made])
+    return _table(("what", "digest", "made of"), body)
+
+
+def _flips(outcomes: pa.Table, deciding: Sequence[Mapping]) -> tuple[dict, dict]:
+    """Games that not all policies end alike, a column a policy; and how many each gained and lost."""
+    where = {"split": deciding[0]["split"], "decoding": deciding[0]["decoding"]}
+    won: dict[str, dict[int, bool]] = {}
+    kinds: dict[str, str] = {}
+    for row in outcomes.select(["iteration", "split", "decoding", "game_id", "kind", "won"]).to_pylist():
+        if all(row[name] == value for name, value in where.items()):
+            won.setdefault(row["game_id"], {})[row["iteration"]] = row["won"]
+            kinds[row["game_id"]] = row["kind"]
+    numbers = [row["iteration"] for row in deciding]
+    body: list[list[Cell]] = [
+        [game, kinds[game].replace("_", " "), *("won" if of.get(i) else "lost" for i in numbers)]
+        for game, of in sorted(won.items())
+        if len({of.get(i) for i in numbers}) > 1
+    ]
+    counts: list[list[Cell]] = []
+    for before, after in pairwise(deciding):
+        gained = sum(of[after["iteration"]] and not of[before["iteration"]] for of in won.values())
+        lost = sum(of[before["iteration"]] and not of[after["iteration"]] for of in won.values())
+        counts.append([f"{before['iteration']} to {after['iteration']}", gained, lost, gained - lost, len(won)])
+    policies = [f"policy {i}" for i in numbers]
+    return _table(("game", "kind", *policies), body), _table(("policies", "gained", "lost", "net", "games"), counts)
+
+
+def _pages(gallery: Gallery) -> dict[str, str]:
+    return {game.id: f"../gallery/{number:02}.html" for number, game in enumerate(gallery.games, 1)}
+
+
+def _section(title: str, key: str, pictures: Sequence[str], table: dict | None) -> dict:
+    paths = [layout.PLOTS / f"{name}.png" for name in pictures]
+    return {
+        "title": title,
+        "key": key,
+        "table": table if table and table["body"] else None,
+        "pictures": [{"name": path.name, "data": _data(path), "path": path.as_posix()} for path in paths],
+    }
+
+
+def _data(path: Path) -> str:
+    return "data:image/png;base64," + b64encode(path.read_bytes()).decode()
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[Cell]]) -> dict:
+    return {"head": head, "body": [["" if cell is None else cell for cell in line] for line in body]}
+
+
+def _interval(of: Mapping) -> str:
+    low, high = wilson(round(of["success"] * of["games"]), of["games"])
+    return f"[{low:.0%}, {high:.0%}]"
+
+
+def _rounded(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}g}"
+
+
+def _ways(figures: Mapping) -> Iterator[list[Mapping]]:
+    """Rows of an evaluation's figures, split by split."""
+    for split in figures.values():
+        rows = [row for row in split.values() if isinstance(row, Mapping) and "mean_actions" in row]
+        if rows:
+            yield rows
+
+
+def _slugs(params: Params) -> list[str]:
+    names = [*ONCE, *(name for i in params.policies for name in stages_of(int(i)))]
+    names += [f"{name}@{i}" for i in params.iterations for name in ("rollout", "label", "prm", "collect", "policy")]
+    return list(dict.fromkeys(name.replace("@", "-") for name in names))

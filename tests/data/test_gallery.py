@@ -1,0 +1,193 @@
+"""The gallery, the campaign's page and MLflow's traces: chosen by rule, true to the figures, the same twice."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from mlflow import MlflowClient
+
+from agentprm_core.comparing import compared, deciding
+from agentprm_core.datasets import games_from_table, read_table
+from agentprm_core.evaluate import outcomes_table
+from agentprm_core.opinions import Candidate
+from agentprm_core.policy.sampler import Cost
+from agentprm_core.types import GAMES, Episode, Game, Turn
+from tasks.frame import layout
+from tasks.frame.params import load_params
+from tasks.frame.stage import write_json
+from tasks.frame.tracing import log_traces
+from tasks.report import campaign, gallery, overview
+from tasks.report.pages import numeric
+from tasks.report.shown import Shown
+from tests.data.test_compare import written
+
+ROOT = Path(__file__).parents[2]
+
+
+def row(won: bool, actions: int = 5, score: float | None = 0.5, kind: str = "pick") -> dict:
+    return {"won": won, "actions": actions, "score": score, "kind": kind}
+
+
+def test_games_are_chosen_by_rule():
+    first = {f"g{n:02}": row(n % 2 == 0) for n in range(30)}
+    last = {f"g{n:02}": row(n % 3 == 0, actions=n, score=n / 30, kind="rare" if n == 0 else "pick") for n in range(30)}
+    why = gallery.choose(first, last)
+    assert len(why) == gallery.COUNT
+    by_rule = {rule: [game for game, of in why.items() if of == rule] for rule in gallery.WHY}
+    assert by_rule["gained"] == ["g03", "g09", "g15", "g21", "g27"]
+    assert by_rule["lost"] == ["g02", "g04", "g08", "g10"]
+    assert by_rule["disagreed"][:2] == ["g00", "g29"]
+    assert all(len(games) <= gallery.QUOTA[rule] for rule, games in by_rule.items() if rule in gallery.QUOTA)
+
+
+def test_a_kind_that_no_rule_chose_has_a_game():
+    last = {f"g{n}": row(True, actions=9 - n, score=1.0, kind="rare" if n == 8 else "pick") for n in range(9)}
+    why = gallery.choose(last, last, count=8)
+    assert why["g8"] == "kind" and len(why) == 8
+    assert gallery.choose(last, {g: {**of, "score": None} for g, of in last.items()}).keys() == last.keys()
+
+
+@pytest.mark.parametrize("cell", [3, 0.5, "7", "+2.5", "-0.5", "93.0%", "1,123", "1.2e-06"])
+def test_what_is_a_number(cell):
+    assert numeric(cell) and not numeric("policy 0") and not numeric("") and not numeric("93.0% [88%, 96%]")
+
+
+def outcomes(games: list[Game], iteration: int, decoding: str, won: int) -> pa.Table:
+    turns = (Turn("you see a mug 1", "look", ("look",), True, "key"),)
+    played = [
+        Episode(game.id, 0, 5, turns, n < won, extra={"cost": Cost(generated=3), "world_steps": 1})
+        for n, game in enumerate(games)
+    ]
+    return outcomes_table(
+        played, games, iteration=iteration, method="m", split="unseen", decoding=decoding, constrained=True, seed=1,
+        policy="d", scores={game.id: 0.4 for game in games},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def finished(checkpoints, tmp_path, monkeypatch):
+    """A campaign with one iteration, as ``compare`` finds it: parameters, table of iterations, outcomes."""
+    monkeypatch.chdir(tmp_path)
+    for kind, number in (("policy", 0), ("policy", 1), ("prm", 1)):
+        shutil.copytree(checkpoints / kind, tmp_path / "data/checkpoints" / kind / str(number))
+    layout.games("unseen").parent.mkdir(parents=True)
+    shutil.copy(checkpoints / "unseen.parquet", layout.games("unseen"))
+    (tmp_path / "agentprm_core").symlink_to(ROOT / "agentprm_core")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    params = load_params()
+    params = dataclasses.replace(
+        params,
+        compute=dataclasses.replace(params.compute, threads=1, slots=8),
+        env=dataclasses.replace(params.env, max_turns=3),
+        iterations={"1": params.iterations["1"]},
+        policies={number: params.policies[number] for number in ("0", "1")},
+    )
+    games = games_from_table(read_table(layout.games("unseen"), GAMES))
+    table = pa.concat_tables(
+        outcomes(games, i, decoding, won) for i, decoding, won in
+        ((0, "greedy", 0), (1, "greedy", 1), (0, "beam_4x4", 1), (1, "beam_4x4", 2))
+    )  # fmt: skip
+    written([{"step": 1, "kl": 0.1, "score": 0.5}], None)
+    rows = compared(table)
+    decide = deciding(rows, "greedy")
+    campaign.draw(rows, decide, params)
+    write_json({"turns_played": 30, "tokens_trained": 12345}, layout.metrics("rollout-1"))
+    gates = Path(".scratch/gates/rollout@1.json")
+    gates.parent.mkdir(parents=True)
+    gates.write_text(json.dumps([{"why": "w", "success": False, "observed": "3", "rows": []}]))
+    return params, rows, decide, table
+
+
+def pages(finished) -> dict[str, bytes]:
+    params, rows, decide, table = finished
+    found = gallery.gallery(params, table, decide)
+    gallery.write(found)
+    layout.REPORTS.mkdir(exist_ok=True)
+    overview.report_page(params, rows, decide, table, 1, found)
+    files = [*layout.GALLERY.glob("*.html"), layout.REPORTS / overview.PAGE]
+    return {path.name: path.read_bytes() for path in files}
+
+
+def test_the_pages_of_a_campaign_are_the_same_twice(finished):
+    once = pages(finished)
+    assert once == pages(finished)
+    assert once.keys() == {"index.html", "01.html", "02.html", "campaign.html"}
+    assert max(map(len, once.values())) < 2_000_000
+    index, page = once["index.html"].decode(), once["campaign.html"].decode()
+    assert "beam_4x4" in index and 'href="01.html"' in index and "of the episodes ended as in the evaluation" in index
+    assert "50.0%" in page and "12,345" in page and "w: 3" in page
+    assert "tree of the search" in "".join(text.decode() for name, text in once.items() if name[0] == "0")
+    assert "https://" not in page
+
+
+def test_the_pages_figures_are_those_of_the_table(finished):
+    _, rows, decide, table = finished
+    climb = overview.climb(rows)
+    cells = [dict(zip(climb["head"], line)) for line in climb["body"]]
+    greedy = next(line for line in cells if line["policy"] == 1 and line["playing"] == "greedy")
+    assert (greedy["success"], greedy["v. before"], greedy["games"]) == ("50.0%", "+50.0", 2)
+    kinds = overview.by_kind(decide)
+    assert sum(line[1] for line in kinds["body"]) == 2
+    flips, counts = overview._flips(table, decide)
+    assert counts["body"] == [["0 to 1", 1, 0, 1, 2]] and len(flips["body"]) == 1
+    adds = overview.searches(rows)["body"]
+    assert [line[5] for line in adds] == ["+50.0", "+50.0"]
+
+
+def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    turns = tuple(Turn(f"seen {t}", "look", ("look", "go"), True, f"s{t}") for t in range(2))
+    told = [(Candidate("look", 0.75, (0.25,), True), Candidate("go", 0.25, (0.5,), False)) for _ in turns]
+    games = [Game(name, "alfworld", "unseen", "pick", "put a mug", "") for name in ("a", "b")]
+    shown = {
+        g.id: [Shown(f"policy {i}", Episode(g.id, 0, 1, turns, i == 3), told, "end") for i in (0, 3)] for g in games
+    }
+    assert log_traces(games, shown, ["PRM 3"], run="r", chosen={"a": "gained"}) == 4
+    client = MlflowClient()
+    found = client.search_traces(locations=[client.get_experiment_by_name("agentprm").experiment_id])
+    sessions = sorted((t.info.trace_metadata["mlflow.trace.session"], t.info.tags["policy"]) for t in found)
+    assert sessions == [("a", "policy 0"), ("a", "policy 3"), ("b", "policy 0"), ("b", "policy 3")]
+    for trace in found:
+        _, *spans = trace.data.spans
+        assert [span.outputs["action"] for span in spans] == ["look", "look"]
+        assert [span.inputs["observation"] for span in spans] == ["seen 0", "seen 1"]
+        assert spans[0].attributes["candidates"][1] == {"action": "go", "probability": 0.25, "q": [0.5]}
+        said = {(a.name, a.span_id): a.value for a in trace.info.assessments}
+        assert said["mean_q", None] == 0.25 and {said["q", span.span_id] for span in spans} == {0.25}
+        assert said["won", None] == (trace.info.tags["policy"] == "policy 3")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_in_a_browser(finished, tmp_path, width, scheme):
+    """No error on the console, nothing wider than the screen, nothing asked of the network, tables sort."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    pages(finished)
+    amiss, asked = [], []
+    with sync_playwright() as browsers:
+        browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+        page.on("console", lambda said: amiss.append(said.text))
+        page.on("pageerror", lambda error: amiss.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        for path in (layout.GALLERY / "index.html", layout.GALLERY / "01.html", layout.REPORTS / overview.PAGE):
+            page.goto(path.resolve().as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
+            assert dark == (scheme == "dark")
+        button = page.locator("#climb ~ div table th button").first
+        button.click()
+        button.click()
+        first = page.locator("#climb ~ div table tbody tr").first.locator("td").first.inner_text()
+        assert first == "1"
+        browser.close()
+    assert amiss == [] and all(url.startswith(("file:", "data:")) for url in asked)
