@@ -57,7 +57,7 @@ smoke: $(INSTALLED)  ## The smoke profile, from nothing, in a clone of the last 
 	cd .scratch/smoke && python -m tasks.frame.profile smoke --write && dvc repro && python -m flows.summary
 
 mlflow.db: | $(INSTALLED)
-	@python -c "from tasks.frame.tracking import connect; connect()"
+	@python -c "from tasks.frame.mlflow_store import connect; connect()"
 
 # Tests that share a Prefect server stay in one process (loadgroup).
 test: $(INSTALLED)  ## The test suite without the slow tests

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 
@@ -19,6 +20,8 @@ class Expectation:
     arguments: dict
     why: str
     """What it means in the words of the data, for the error and the table."""
+    severity: Literal["critical", "warning"] = "critical"
+    """Whether data that does not meet it is refused, or only spoken of."""
 
 
 @dataclass(frozen=True, slots=True)

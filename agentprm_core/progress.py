@@ -1,12 +1,13 @@
 """How far long work has come: a bar on a terminal, else a line about every thirty seconds.
 
-Work that is done sooner says nothing where nobody watches. Lines go to standard error, as the bar does.
+Work that is done sooner says nothing where nobody watches. Lines go to standard error, as the bar does. Who wants to
+know more while it runs is a :class:`Watcher`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
@@ -22,14 +23,66 @@ class Progress(Protocol):
         """One more is done."""
 
 
+class Watcher(Protocol):
+    """Is told what work comes to while it runs. Answers at once, raises nothing and changes nothing."""
+
+    def turns(self, count: int) -> object:
+        """So many actions were done in worlds."""
+
+    def episode(self, won: bool, tokens: int) -> object:
+        """An episode ended; the tokens, written and read, that it took."""
+
+    def trained(self, step: int, figures: Mapping[str, float]) -> object:
+        """An entry of a training's log."""
+
+    def done(self, unit: str, done: int, total: int) -> object:
+        """So many of the work's parts are done."""
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def turns(self, count: int) -> None: ...
+    def episode(self, won: bool, tokens: int) -> None: ...
+    def trained(self, step: int, figures: Mapping[str, float]) -> None: ...
+    def done(self, unit: str, done: int, total: int) -> None: ...
+
+
+_watchers: list[Watcher] = [Nobody()]
+
+
+def watcher() -> Watcher:
+    """Who watches this process's work."""
+    return _watchers[-1]
+
+
+@contextmanager
+def watched_by(new: Watcher) -> Iterator[None]:
+    """``new`` is told of all that is done in the block."""
+    _watchers.append(new)
+    try:
+        yield
+    finally:
+        _watchers.pop()
+
+
 @contextmanager
 def progress(total: int, unit: str, done: int = 0) -> Iterator[Progress]:
     """Shows how many of ``total`` are done. ``unit`` names one of them (``step``); ``done``: were done before."""
     if not sys.stderr.isatty():
         yield Lines(total, unit, done)
         return
-    with tqdm(total=total, unit=unit, initial=done, leave=None) as bar:  # None: one within another goes when it ends
+    with _Bar(total=total, unit=unit, initial=done, leave=None) as bar:  # None: one within another goes when it ends
         yield bar
+
+
+class _Bar(tqdm):
+    """One that the watcher hears of."""
+
+    def update(self, n: float | None = 1) -> bool | None:
+        shown = super().update(n)
+        watcher().done(self.unit, int(self.n), int(self.total))
+        return shown
 
 
 class Lines:
@@ -42,6 +95,7 @@ class Lines:
 
     def update(self) -> None:
         self._done += 1
+        watcher().done(self._unit, self._done, self._total)
         now = monotonic()
         if now - self._told >= EVERY_S and self._done < self._total:
             self._told = now

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
-from agentprm_core.progress import Progress, progress
+from agentprm_core.progress import Progress, progress, watcher
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import Observation, World, WorldSpec, world_spec
@@ -147,6 +147,7 @@ def play(player: Player, starts: Iterable[Start], *, world_name: str, max_turns:
                     chosen = decisions[0]
                     playing[seat].log_probs.append(chosen.log_prob)
                     _step(player, seat, playing[seat], chosen.action, chosen.reason)
+                    watcher().turns(1)
                     yield from _ended(player, seat, playing, max_turns, bar, spec)
         finally:  # the player outlives an episode that failed and a caller that has seen enough
             for seat in playing:
@@ -178,7 +179,9 @@ def _ended(
         return
     del playing[seat]
     bar.update()
-    yield _episode(play, truncated, player.close(seat), spec.of(game).success)
+    episode = _episode(play, truncated, player.close(seat), spec.of(game).success)
+    watcher().episode(episode.won, episode.extra["cost"].generated + episode.extra["cost"].policy_read)
+    yield episode
 
 
 def _go_on(player: Player, seat: int, play: _Play, max_turns: int) -> bool | None:

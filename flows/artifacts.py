@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+from prefect.logging import get_run_logger
 
 from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
@@ -20,8 +22,9 @@ from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.gates import GATES
 from tasks.frame.params import load_params
+from tasks.frame.secrets import redacted
 from tasks.frame.stage import read_json
-from tasks.frame.tracking import MLFLOW_TRAINING, RUNS, tracking_uri
+from tasks.frame.tracking import MLFLOW_TRAINING, campaign_id, is_remote, tracking_uri
 from tasks.report.text import iteration_report, refused_lines
 
 _ITERATION_COLUMNS = ("method", "iteration", "split", "decoding", "games", "success", "ci_low", "ci_high")
@@ -35,16 +38,22 @@ def publish_gates(page: str, stages: Sequence[GraphStage]) -> None:
             "stage": stage.name,
             "data": result["table"],
             "expected": result["why"],
-            "passed": "yes" if result["success"] else "NO",
+            "passed": "yes" if result["success"] else "a warning" if result.get("severity") == "warning" else "NO",
             "observed": result["observed"],
             "rows": "; ".join(result["rows"]),
         }
         for stage in stages
-        if (path := GATES / f"{stage.name}.json").exists()
+        for path in _gate_results(stage)
         for result in json.loads(path.read_text())
     ]
     if rows:
         create_table_artifact(key=f"{page}-gates", table=rows, description="Great Expectations' gates")
+
+
+def _gate_results(stage: GraphStage) -> list[Path]:
+    """Of the last check on this machine, else of the stage's outs, which came from a cache or another machine."""
+    places = (GATES / f"{stage.name}.json", layout.gates(stage.name.replace("@", "-")))
+    return [path for path in places if path.exists()][:1]
 
 
 def publish_stages(page: str, runs: Sequence[StageRun]) -> None:
@@ -77,26 +86,34 @@ def publish_mlflow_link(page: str, run: str) -> None:
 
     Outs that came from a cache or a remote have no run on this machine, and then there is nothing to link to.
     """
-    runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-    if run not in runs:
+    task, _, number = run.partition("/")
+    if (found := _run(task, int(number) if number else None)) is None:
         return
-    from mlflow import MlflowClient  # seconds of import, and only here
-
-    experiment = MlflowClient(tracking_uri()).get_run(runs[run]).info.experiment_id
-    link = f"{mlflow_ui_url()}/#/experiments/{experiment}/runs/{runs[run]}?{MLFLOW_TRAINING}"
+    experiment, run_id = found
+    link = f"{mlflow_ui_url()}/#/experiments/{experiment}/runs/{run_id}?{MLFLOW_TRAINING}"
     create_link_artifact(key=f"{page}-mlflow", link=link, link_text=f"MLflow: {run}")
+
+
+def _run(task: str, number: int | None) -> tuple[str, str] | None:
+    """(experiment, run) in MLflow; None where there is none, or MLflow does not answer."""
+    from tasks.frame.mlflow_store import find_run  # seconds of import, and only here
+    from tasks.frame.sender import prepare
+
+    prepare()
+    try:
+        return find_run(campaign_id(load_params().as_dict()), task, number)
+    except Exception as error:  # whatever ails MLflow, the flow did its work
+        get_run_logger().warning("no link to MLflow: %s", redacted(str(error)))
+        return None
 
 
 def publish_pages() -> None:
     """``campaign-report`` and ``campaign-gallery``: links to the pages of ``compare`` among its files in MLflow, where
-    it ran here."""
-    runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-    if "compare" not in runs:
+    it has a run."""
+    if (found := _run("compare", None)) is None:
         return
-    from mlflow import MlflowClient
-
-    experiment = MlflowClient(tracking_uri()).get_run(runs["compare"]).info.experiment_id
-    files = f"{mlflow_ui_url()}/#/experiments/{experiment}/runs/{runs['compare']}/artifacts"
+    experiment, run_id = found
+    files = f"{mlflow_ui_url()}/#/experiments/{experiment}/runs/{run_id}/artifacts"
     for key, page, text in (
         ("campaign-report", "reports/campaign.html", "The campaign's report"),
         ("campaign-gallery", "gallery/index.html", "Games to look at"),
@@ -106,7 +123,7 @@ def publish_pages() -> None:
 
 def mlflow_ui_url() -> str:
     """Where a browser finds MLflow: the tracking server if there is one, else the one that ``make ui`` starts."""
-    if tracking_uri().startswith("http"):
+    if is_remote():
         return tracking_uri().rstrip("/")
     return os.environ.get("MLFLOW_UI_URL", "http://127.0.0.1:5000")
 

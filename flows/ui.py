@@ -1,6 +1,7 @@
 """``make ui``: a Prefect server, a process worker and MLflow on this machine, up together and down together.
 
-Everything Prefect remembers lies under ``.prefect`` in the checkout, with the logs of the three. Each of them runs on a
+Where ``MLFLOW_TRACKING_URI`` names a server, that is MLflow, and none is started here. Everything Prefect remembers
+lies under ``.prefect`` in the checkout, with the logs of the three. Each of them runs on a
 leash (:mod:`flows.leash`), so that Ctrl-C, or the death of this process, leaves nothing behind.
 """
 
@@ -22,7 +23,7 @@ from urllib.error import URLError
 from flows.checkout import CHECKOUT
 from flows.leash import leashed
 from flows.provision import CPU_POOL
-from tasks.frame.tracking import MLFLOW_TRAINING
+from tasks.frame.tracking import MLFLOW_TRAINING, is_remote, tracking_uri
 
 HOST = "127.0.0.1"
 START_SECONDS = 300
@@ -34,8 +35,11 @@ class NotStarted(RuntimeError):
 
 
 def server_environment(home: Path, prefect_port: int, mlflow_port: int) -> dict[str, str]:
-    """The environment of the three: this checkout's Prefect, no reports to anybody, this interpreter's ``python``."""
+    """The environment of the three: this checkout's Prefect, no reports to anybody, this interpreter's ``python``.
+    MLflow finds its database here, where a password in its address shows in no list of processes."""
+    store = {} if is_remote() else {"MLFLOW_BACKEND_STORE_URI": tracking_uri()}
     return {
+        **store,
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "PREFECT_HOME": str(home),
@@ -45,7 +49,7 @@ def server_environment(home: Path, prefect_port: int, mlflow_port: int) -> dict[
         "DO_NOT_TRACK": "1",
         "GX_ANALYTICS_ENABLED": "false",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven processes for features that training does not use
-        "MLFLOW_UI_URL": f"http://{HOST}:{mlflow_port}",
+        "MLFLOW_UI_URL": tracking_uri() if is_remote() else f"http://{HOST}:{mlflow_port}",
     }
 
 
@@ -78,7 +82,8 @@ def wait_until_up(name: str, url: str, process: subprocess.Popen[str], log: Path
 def serve(home: Path, prefect_port: int, mlflow_port: int, gpus: int | None) -> None:
     """Start the three, register the deployments, and wait until one of them ends (an error) or a signal comes."""
     require_free(prefect_port, "PREFECT_PORT")
-    require_free(mlflow_port, "MLFLOW_PORT")
+    if not is_remote():
+        require_free(mlflow_port, "MLFLOW_PORT")
     home.mkdir(exist_ok=True)
     env = server_environment(home, prefect_port, mlflow_port)
     running: dict[str, subprocess.Popen[str]] = {}
@@ -92,16 +97,18 @@ def serve(home: Path, prefect_port: int, mlflow_port: int, gpus: int | None) -> 
             return log
 
         server_log = start("prefect-server", "prefect", "server", "start", "--host", HOST, "--port", str(prefect_port))
-        mlflow_log = start("mlflow", *mlflow_command(mlflow_port))
+        mlflow_log = None if is_remote() else start("mlflow", *mlflow_command(mlflow_port))
         wait_until_up("Prefect", f"http://{HOST}:{prefect_port}/api/health", running["prefect-server"], server_log)
         limit = () if gpus is None else ("--gpus", str(gpus))
         provision_log = start("provision", "flows.provision", *limit)
         if (status := running.pop("provision").wait()) != 0:
             raise NotStarted(f"registering the deployments failed with status {status}; see {provision_log}")
         start("prefect-worker", "prefect", "worker", "start", "--pool", CPU_POOL, "--name", "local", "--limit", "1")
-        wait_until_up("MLflow", f"http://{HOST}:{mlflow_port}/health", running["mlflow"], mlflow_log)
+        if mlflow_log is not None:
+            wait_until_up("MLflow", f"http://{HOST}:{mlflow_port}/health", running["mlflow"], mlflow_log)
         print(f"Prefect  http://{HOST}:{prefect_port}")
-        print(f"MLflow   http://{HOST}:{mlflow_port}/#/experiments?{MLFLOW_TRAINING}")
+        elsewhere = " (MLFLOW_TRACKING_URI: none is started here)" if is_remote() else ""
+        print(f"MLflow   {env['MLFLOW_UI_URL'].rstrip('/')}/#/experiments?{MLFLOW_TRAINING}{elsewhere}")
         print(f"Logs are in {home}. Ctrl-C ends all of it.", flush=True)
         _wait_for_an_end(running, home)
 
@@ -112,10 +119,8 @@ def mlflow_command(port: int) -> Sequence[str]:
     Files stay in ``mlruns``, where a stage without a server puts them too. A server that hands them through itself
     would write an address into an empty database that stages without a server cannot write to.
     """
-    store = os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     address = ("--host", HOST, "--port", str(port), "--workers", "1")
-    return ("mlflow", "server", *address, "--backend-store-uri", store, "--no-serve-artifacts",
-            "--default-artifact-root", "mlruns")  # fmt: skip
+    return ("mlflow", "server", *address, "--no-serve-artifacts", "--default-artifact-root", "mlruns")
 
 
 def _wait_for_an_end(running: Mapping[str, subprocess.Popen[str]], home: Path) -> None:

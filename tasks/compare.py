@@ -1,22 +1,23 @@
-"""Stage ``compare``: the iterations side by side. Table, paired tests, plots, reports, a gallery of games, and the
-champion in MLflow.
+"""Stage ``compare``: the iterations side by side. Table, paired tests, plots, reports, a gallery of games, and who
+competes for champion.
 
 Its table and reports carry seconds, taken from ``.scratch/timings``, and are the only outs that do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from agentprm_core.comparing import best, choosing, compared, deciding, prm_adds
 from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
-from agentprm_core.policy.models import checkpoint_digest
 from tasks.frame import layout
+from tasks.frame.champion import CONSIDER, arena, candidate
 from tasks.frame.clock import read_timing
-from tasks.frame.lineage import parents
 from tasks.frame.stage import Stage, run_stage, write_json
-from tasks.frame.tracing import log_traces
+from tasks.frame.tracing import LOG_TRACES, traces
 from tasks.frame.tracking import PRM_REFUSED
 from tasks.report.added import adds_text, champion_text
 from tasks.report.text import iterations_text, refused_lines
@@ -27,6 +28,7 @@ def work(stage: Stage) -> None:
     from tasks.report import campaign, gallery, overview  # matplotlib takes its time
 
     iterations = [int(number) for number in stage.params.policies]
+    stage.read(*map(layout.outcomes, iterations))
     outcomes = pa.concat_tables(read_table(layout.outcomes(i), OUTCOMES) for i in iterations)
     rows = compared(outcomes)
     for row in rows:
@@ -45,9 +47,10 @@ def work(stage: Stage) -> None:
     chosen, told = choosing(outcomes, stage.params.evaluate.decoding[0])
     champion = best(chosen)
     overview.report_page(stage.params, rows, decide, outcomes, champion, looked)
-    _crown(stage, champion)
+    _crown(stage, outcomes, decide, champion)
     with stage.tracking():
-        log_traces(looked.games, looked.shown, looked.prms, run=stage.tracker.run_id, chosen=looked.why)
+        told_of = traces(looked.games, looked.shown, looked.why)
+        stage.tracker.call(LOG_TRACES, traces=told_of, prms=list(looked.prms))
     ran = [name for i in iterations for name in campaign.stages_of(i)]
     print(iterations_text(rows, {name: read_timing(name) for name in ran}), flush=True)
     print(f"\n{adds_text(added, stage.params)}\n\n{champion_text(champion, chosen, told)}", flush=True)
@@ -58,13 +61,13 @@ def work(stage: Stage) -> None:
             stage.tracker.tag(PRM_REFUSED, "; ".join(refusals))
 
 
-def _crown(stage: Stage, champion: int) -> None:
-    folder = layout.policy(champion)
-    digest = checkpoint_digest(folder)
+def _crown(stage: Stage, outcomes: pa.Table, decide: Sequence[dict], champion: int) -> None:
+    """The policies are registered with others that were measured alike, and the best one competes with theirs."""
+    policies = [candidate(outcomes, row, layout.policy(row["iteration"])) for row in decide]
+    best_one = next(tags["digest"] for tags in policies if tags["iteration"] == str(champion))
+    name = arena(stage.params.env.world, outcomes, decide[0])
     with stage.tracking():
-        if not stage.tracker.registered(digest, champion):  # its outs came from a cache, or the database is new
-            stage.tracker.register_policy(folder, digest, champion, parents(stage.params, champion))
-        stage.tracker.crown(digest, champion)
+        stage.tracker.call(CONSIDER, name=name, policies=policies, best=best_one)
         stage.tracker.log_files(layout.ITERATIONS, layout.REPORTS, layout.GALLERY)
 
 

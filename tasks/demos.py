@@ -6,6 +6,7 @@ import random
 
 from agentprm_core.datasets import episodes_to_table, games_from_table, read_table, write_table
 from agentprm_core.draws import demonstrated
+from agentprm_core.suites_played import demos_suite
 from agentprm_core.types import GAMES
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.demonstrations import demonstrate
@@ -27,7 +28,9 @@ def work(stage: Stage) -> None:
     won = [episode for episode in played if episode.won]
     if not won:
         raise StageError(f"the expert won none of {len(played)} games")
-    write_table(episodes_to_table(won, iteration=0, method="expert", policy="expert"), layout.DEMOS)
+    table = episodes_to_table(won, iteration=0, method="expert", policy="expert")
+    stage.gate(demos_suite(table))
+    write_table(table, layout.DEMOS)
     actions = sum(episode.length for episode in won) / len(won)
     budget = {"episodes_played": len(played), "turns_played": sum(episode.length for episode in played)}
     stage.report({"games": len(played), "success": len(won) / len(played), "mean_actions": actions, **budget})
@@ -35,4 +38,4 @@ def work(stage: Stage) -> None:
 
 
 if __name__ == "__main__":
-    run_stage("demos", work, iterated=False)
+    run_stage("demos", work, iterated=False, gated=True)

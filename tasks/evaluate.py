@@ -21,6 +21,7 @@ from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dty
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.imagining import imagined_world
 from agentprm_core.search.playing import Search, mean_scores, play_games, search_digest
+from agentprm_core.suites_played import outcomes_suite
 from agentprm_core.types import EPISODES, GAMES, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
@@ -43,20 +44,23 @@ def work(stage: Stage) -> None:
     world_model, of_world = None, {}
     if any(way.method == "lookahead" for way in ways):
         world_model, of_world = _world_model(stage)
-    tables = []
-    for split, games in _splits(stage).items():
+    tables, splits = [], _splits(stage)
+    for split, games in splits.items():
         for way in ways:
             play, temperature = play_settings(params), params.rollout.temperature
             search = Search(way, play, temperature, prior=params.critic.prior, gamma=params.critic.gamma)
             tables.append(_outcomes(stage, split, games, search, policy, prm, world_model))
     outcomes = pa.concat_tables(tables)
+    sizes = {split: len(games) for split, games in splits.items()}
+    stage.gate(outcomes_suite(outcomes, sizes, policy=policy.digest))
     write_table(outcomes, layout.outcomes(stage.iteration))
     figures, of_prm = by_split(outcomes), prm_figures(outcomes)
+    measured = {"of": policy.digest, "on": layout.games("unseen" if "unseen" in figures else "seen")}
     write_json(headline(figures) | of_prm, layout.headline(stage.iteration))
     figures |= of_prm
     with stage.tracking():
         stage.tracker.log_metrics(of_prm)
-    stage.report({**figures, "world_model": of_world} if of_world else figures)
+    stage.report({**figures, "world_model": of_world} if of_world else figures, **measured)
     stage.wrote(layout.outcomes(stage.iteration))
 
 
@@ -112,7 +116,7 @@ def _world_model(stage: Stage) -> tuple[Checkpoint, dict]:
 
 if __name__ == "__main__":
     if any(word.startswith("--iteration") for word in sys.argv[1:]):
-        run_stage("evaluate", work, iterated=True)
+        run_stage("evaluate", work, iterated=True, gated=True)
     else:
         from tasks.commands.standalone import main
 

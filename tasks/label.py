@@ -8,6 +8,7 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 
 from agentprm_core.datasets import write_table
+from agentprm_core.drift import labels_drift
 from agentprm_core.methods.critics import critic_module
 from agentprm_core.policy.models import checkpoint_digest
 from tasks.frame import layout
@@ -22,7 +23,10 @@ def work(stage: Stage) -> None:
     for iteration in range(1, stage.iteration + 1):
         check_player(iteration)
     found = critic_module(config.name).label(config, given(stage))
-    stage.gate(found.checks)
+    expected = list(found.checks)
+    if (before := layout.labels(stage.prev)).exists():
+        expected += labels_drift(pq.read_table(before), found.table)
+    stage.gate(expected)
     write_table(found.table, out)
     if "coverage" in found.figures:
         _draw(stage, found.figures["coverage"])

@@ -6,13 +6,16 @@ the one before it stopped. A killed run plays only what is missing.
 
 from __future__ import annotations
 
-from agentprm_core.datasets import atomic_write, episodes_from_table, write_table
+from agentprm_core.datasets import atomic_write, episodes_from_table, read_table, write_table
 from agentprm_core.draws import share_of
+from agentprm_core.drift import rollouts_drift
 from agentprm_core.kept import digest
 from agentprm_core.methods.base import Given
 from agentprm_core.overlap import of_rollouts
 from agentprm_core.plays import Plays, Resets, branches, play_figures, rollouts
 from agentprm_core.suites import rollouts_suite
+from agentprm_core.suites_played import branches_suite
+from agentprm_core.types import EPISODES
 from tasks.frame import layout
 from tasks.frame.given import given
 from tasks.frame.stage import Stage, run_stage
@@ -33,6 +36,8 @@ def work(stage: Stage) -> None:
     scratch = stage.scratch / _decides(stage, data)
     table = rollouts(plays, data.policy, games, demos, iteration=stage.iteration, scratch=scratch)
     checks = rollouts_suite(table, policy=data.policy.digest, episodes_per_game=section.episodes_per_game)
+    if (before := layout.episodes(stage.prev)).exists():
+        checks += rollouts_drift(read_table(before, EPISODES), table)
     stage.gate([*checks, drawn_apart])
     episodes = list(episodes_from_table(table))
     tried = branches(
@@ -44,6 +49,8 @@ def work(stage: Stage) -> None:
         campaign_seed=params.seed,
         scratch=scratch,
     )
+    if checks := branches_suite(tried, table):
+        stage.gate(checks)
     with atomic_write(layout.rollouts(stage.iteration)) as folder:
         folder.mkdir()
         write_table(table, folder / layout.episodes(stage.iteration).name)

@@ -36,6 +36,12 @@ def one_thread() -> None:
         torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def nothing_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage in this process starts none that imports MLflow: what it said stays in its spool, for ``flush``."""
+    monkeypatch.setattr("tasks.frame.tracking.start_sender", lambda path: None)
+
+
 @pytest.fixture(scope="session")
 def alfworld_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a published tree with at least valid_seen: ALFWORLD_DATA, or unpacked from ../shared/data."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
-from agentprm_core.progress import progress
+from agentprm_core.progress import progress, watcher
 from agentprm_core.rollout import Start, settled_heap
 from agentprm_core.search.best_of_n import judged
 from agentprm_core.search.recorded import BACK, CROWDED, ENDED, KEPT, MERGED, PASSED, Recorder, Weighed
@@ -158,11 +158,14 @@ class BeamSearch:
                         beams.append(self._root(start, world_name, max_turns))
                     if not beams:
                         return
+                    watcher().turns(sum(len(beam.live) for beam in beams))
                     self._deepen(beams)
                     for beam in [beam for beam in beams if beam.nodes[0].seats is None]:
                         beams.remove(beam)
                         bar.update()
-                        yield self._episode(beam)
+                        episode = self._episode(beam)
+                        watcher().episode(episode.won, beam.cost.generated + beam.cost.policy_read)
+                        yield episode
             finally:
                 for beam in beams:
                     for node in beam.live:

@@ -30,7 +30,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 from transformers import PreTrainedModel
 
-from agentprm_core.progress import progress
+from agentprm_core.progress import progress, watcher
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.muon import MuonWithAdamW
 from agentprm_core.training.naming import described, restored
@@ -218,6 +218,7 @@ class EpisodeTrainer(Generic[S]):
         self._check(found["loss"])
         rate = self.settings.learning_rate * rate_factor(self.step - 1, self.steps, self.settings.warmup)
         self.log.append({"step": self.step, **found, "grad_norm": float(norm), "learning_rate": rate})
+        watcher().trained(self.step, self.log[-1])
         self._sums = {}
 
     def _check(self, loss: float) -> None:

@@ -29,6 +29,8 @@ class Subcommand(NamedTuple):
 
 COMMANDS = {
     "play": Subcommand("Watch an agent play a game, and take over from it.", "tasks.commands.play:main"),
+    "fetch": Subcommand("The champion's weights, or any policy's, into a folder.", "tasks.commands.fetch:main"),
+    "champion": Subcommand("Which policy is champion, and the way back.", "tasks.commands.champion:main"),
     "evaluate": Subcommand(
         "Measure a policy, alone or searching under a PRM, on games.", "tasks.commands.standalone:main"
     ),

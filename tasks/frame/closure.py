@@ -40,10 +40,11 @@ NAMED = {
 registry re-runs nothing, nor does a new line in it. What these files import counts, whichever of them is named."""
 
 NO_EFFECT = {
+    "tasks.frame.champion": "what MLflow is told of policies that compete",
     "tasks.frame.clock": "seconds go to MLflow and to .scratch/timings",
     "tasks.frame.gatekeeper": "a process that asks the gates; what is expected is in agentprm_core.suites",
-    "tasks.frame.gates": "lets data pass or stops the stage, and never changes it",
     "tasks.frame.lineage": "what MLflow is told of a policy's origin",
+    "tasks.frame.mlflow_store": "writes to MLflow alone",
     "tasks.frame.odds": "refuses values of params.yaml, and never changes one",
     "tasks.frame.params": "reads and refuses; the values that it reads are the params of the stages",
     "tasks.frame.sections": "the shape of params.yaml; the values that it holds are the params of the stages",

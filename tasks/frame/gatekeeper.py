@@ -30,10 +30,10 @@ class Gatekeeper:
         assert self._process.stdin is not None and self._process.stdout is not None  # both are pipes
         self._asks, self._answers = self._process.stdin, self._process.stdout
 
-    def run_gate(self, stage: str, checks: Sequence[Check]) -> list[Result]:
+    def run_gate(self, stage: str, checks: Sequence[Check], before: Sequence[Result] = ()) -> list[Result]:
         """:func:`tasks.frame.gates.run_gate`, over there. Raises RuntimeError where the keeper died (it said why)."""
         try:
-            pickle.dump((stage, checks), self._asks)
+            pickle.dump((stage, checks, before), self._asks)
             self._asks.flush()
             answer = pickle.load(self._answers)
         except (BrokenPipeError, EOFError):
@@ -58,9 +58,9 @@ def main() -> None:
     import great_expectations  # noqa: F401
 
     while asked.peek(1):
-        stage, checks = pickle.load(asked)
+        stage, checks, before = pickle.load(asked)
         try:
-            answer = run_gate(stage, checks)
+            answer = run_gate(stage, checks, before)
         except GateError as error:
             answer = error
         pickle.dump(answer, answers)

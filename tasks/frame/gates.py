@@ -1,8 +1,8 @@
 """The gate that data must pass before a stage's outs appear, kept by Great Expectations.
 
 A gate is a list of :class:`Check`: a frame and what is expected of it (:mod:`agentprm_core.expectations`). Results lie
-in ``.scratch/gates/STAGE.json``, Data Docs (HTML) in ``.scratch/gates/STAGE/``: both carry the clock, so neither is a
-DVC out. A gate that fails raises, and the stage writes nothing."""
+in ``.scratch/gates/STAGE.json``, also of a gate that failed, Data Docs (HTML) in ``.scratch/gates/STAGE/``: these carry
+the clock. A gate that fails raises, and the stage writes nothing. An expectation that is a warning fails no gate."""
 
 from __future__ import annotations
 
@@ -37,34 +37,44 @@ class Result:
     """The value seen, or the number of rows that broke it."""
     rows: tuple[str, ...]
     """The first rows that broke it."""
+    severity: str = "critical"
+    """``critical``, or ``warning``: it fails no gate."""
+    column: str = ""
+    """What is expected of; empty where it is several columns together."""
 
 
-def run_gate(stage: str, checks: Sequence[Check]) -> list[Result]:
-    """Check the frames; write results and Data Docs.
+def run_gate(stage: str, checks: Sequence[Check], before: Sequence[Result] = ()) -> list[Result]:
+    """Check the frames; write results, after those of the same stage's gates ``before``, and Data Docs.
 
     Raises:
         GateError: an expectation failed; names the expectations and the rows.
     """
-    results = _validate(stage, checks)
+    docs = GATES / (f"{stage}.{len(before)}" if before else stage)
+    results = _validate(docs, checks)
     GATES.mkdir(parents=True, exist_ok=True)
     with atomic_write(GATES / f"{stage}.json") as aside:
-        rows = [{name: getattr(result, name) for name in Result.__slots__} for result in results]
-        aside.write_text(json.dumps(rows, indent=2) + "\n")
-    failed = [result for result in results if not result.success]
+        aside.write_text(json.dumps(as_rows([*before, *results]), indent=2) + "\n")
+    failed = [result for result in results if not result.success and result.severity != "warning"]
     if failed:
         raise GateError(
             f"the gate failed, no out was written ({len(failed)} of {len(results)} expectations; "
-            f"Data Docs: {GATES / stage / 'index.html'})\n" + "\n".join(f"  {_sentence(result)}" for result in failed)
+            f"Data Docs: {docs / 'index.html'})\n" + "\n".join(f"  {sentence(result)}" for result in failed)
         )
     return results
 
 
-def _sentence(result: Result) -> str:
+def as_rows(results: Sequence[Result]) -> list[dict]:
+    """As they stand in a file."""
+    return [{name: getattr(result, name) for name in Result.__slots__} for result in results]
+
+
+def sentence(result: Result) -> str:
+    """What was expected and what was seen."""
     rows = f"; rows: {'; '.join(result.rows)}" if result.rows else ""
     return f"{result.table}: {result.why} [{result.expectation}]: {result.observed}{rows}"
 
 
-def _validate(stage: str, checks: Sequence[Check]) -> list[Result]:
+def _validate(docs: Path, checks: Sequence[Check]) -> list[Result]:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read at import
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations inside the package
@@ -73,7 +83,7 @@ def _validate(stage: str, checks: Sequence[Check]) -> list[Result]:
 
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        _add_docs(context, GATES / stage)
+        _add_docs(context, docs)
         results = [result for check in checks for result in _run_check(gx, context, check)]
         context.build_data_docs()
     return results
@@ -94,7 +104,8 @@ def _run_check(gx, context, check: Check) -> list[Result]:
 
     suite = context.suites.add(gx.ExpectationSuite(name=check.name))
     for expected in check.expectations:
-        suite.add_expectation(getattr(expectations, expected.type)(**expected.arguments, meta={"why": expected.why}))
+        said = {"meta": {"why": expected.why}, "severity": expected.severity}
+        suite.add_expectation(getattr(expectations, expected.type)(**expected.arguments, **said))
     source = context.data_sources.add_pandas(check.name)
     batch = source.add_dataframe_asset(check.name).add_batch_definition_whole_dataframe("all")
     definition = gx.ValidationDefinition(name=check.name, data=batch, suite=suite)
@@ -128,4 +139,7 @@ def _result(check: Check, found) -> Result:
         observed = f"{result['unexpected_count']} of {result['element_count']} rows"
         rows = tuple(", ".join(f"{k}={v}" for k, v in row.items()) for row in result["partial_unexpected_index_list"])
     why = found.expectation_config.meta["why"]
-    return Result(check.name, found.expectation_config.type, why, bool(found.success), observed, rows[:_ROWS_NAMED])
+    severity = str(getattr(found.expectation_config.severity, "value", found.expectation_config.severity))
+    kind = found.expectation_config.type
+    column = found.expectation_config.kwargs.get("column", "")
+    return Result(check.name, kind, why, bool(found.success), observed, rows[:_ROWS_NAMED], severity, column)

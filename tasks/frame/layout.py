@@ -56,6 +56,11 @@ def metrics(slug: str) -> Path:
     return METRICS / "stages" / f"{slug}.json"
 
 
+def gates(slug: str) -> Path:
+    """What the gates of a stage have seen, ``rollout-1``."""
+    return DATA / "gates" / f"{slug}.json"
+
+
 def headline(iteration: int) -> Path:
     """What ``dvc metrics show`` lays side by side: a policy's success."""
     return METRICS / f"evaluate-{iteration}.json"

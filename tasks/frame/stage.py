@@ -14,16 +14,17 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
 from agentprm_core.expectations import Check
+from agentprm_core.progress import watched_by
 from tasks.frame import layout
 from tasks.frame.clock import Clock, write_timing
 from tasks.frame.gatekeeper import Gatekeeper
-from tasks.frame.gates import GateError
+from tasks.frame.gates import GateError, Result, as_rows, sentence
 from tasks.frame.params import ParamsError, load_params
 from tasks.frame.sections import Params
 from tasks.frame.tracking import Tracker
@@ -51,6 +52,8 @@ class Stage:
     clock: Clock
     tracker: Tracker
     gatekeeper: Gatekeeper | None
+    passed: list[Result] = field(default_factory=list)
+    """What its gates have seen so far."""
 
     @property
     def name(self) -> str:
@@ -84,11 +87,24 @@ class Stage:
         return self.params.iterations[str(self.iteration)].prev
 
     def gate(self, checks: Sequence[Check]) -> None:
-        """Let data pass, or raise :class:`tasks.frame.gates.GateError`. Comes before anything is written."""
+        """Let data pass, or raise :class:`tasks.frame.gates.GateError`. Comes before anything is written but the
+        gate's results, ``data/gates/rollout-1.json``. Warnings are no part of these: what they compare with is no
+        dependency of the stage."""
         assert self.gatekeeper is not None, "run_stage was not told that the stage is gated"
         with self.clock.lap("gates"):
-            results = self.gatekeeper.run_gate(self.name, checks)
+            results = self.gatekeeper.run_gate(self.name, checks, self.passed)
+        self.passed.extend(results)
+        write_json(as_rows([one for one in self.passed if one.severity != "warning"]), layout.gates(self.slug))
+        warnings = [sentence(one) for one in self.passed if not one.success]
         print(f"{self.name}: gate passed, {len(results)} expectations", flush=True)
+        for one in results:
+            if not one.success:
+                print(f"{self.name}: warning: {sentence(one)}", flush=True)
+        with self.clock.lap("tracking"):
+            self.tracker.log_files(layout.gates(self.slug), folder="gates")
+            moved = {one.column: float(one.observed) for one in self.passed if one.severity == "warning"}
+            self.tracker.log_metrics({"gate": {"warnings": len(warnings)}, "drift": moved}, compared=False)
+            self.tracker.tag("warnings", "; ".join(warnings) or "none")
 
     def read(self, *paths: Path) -> None:
         """Join the MLflow run to what the stage reads."""
@@ -102,11 +118,13 @@ class Stage:
             for path in paths:
                 self.tracker.log_data(path, "output")
 
-    def report(self, metrics: Mapping) -> None:
-        """The stage's figures: ``data/metrics/rollout-1.json`` for DVC, and MLflow. No clock among them."""
+    def report(self, metrics: Mapping, *, of: str | None = None, on: Path | None = None) -> None:
+        """The stage's figures: ``data/metrics/rollout-1.json`` for DVC, and MLflow. No clock among them. ``of``: the
+        digest of the policy that they are about, ``on``: the data that it was measured on."""
         write_json(metrics, layout.metrics(self.slug))
         with self.clock.lap("tracking"):
-            self.tracker.log_metrics({self.task: dict(metrics)})
+            self.tracker.log_metrics({self.task: dict(metrics)}, of=of, on=on)
+            self.tracker.log_figures(layout.metrics(self.slug))
 
     def report_training(self, metrics: Mapping, curve: list[Mapping]) -> None:
         """:meth:`report` of what a trainer returned: what the clock or a kill decided goes to MLflow alone."""
@@ -140,13 +158,13 @@ def run_stage(
     _seed(params.seed)
     gatekeeper = Gatekeeper() if gated else None
     with clock.lap("tracking"):
-        name = task if iteration is None else f"{task}@{iteration}"
-        tracker = Tracker(name, iteration, params.as_dict())
+        tracker = Tracker(task, iteration, params.as_dict())
     stage = Stage(task, iteration, params, clock, tracker, gatekeeper)
     try:
-        work(stage)
+        with watched_by(tracker.live):
+            work(stage)
     except BaseException as error:
-        tracker.end("FAILED")
+        tracker.failed(error)
         if isinstance(error, EXPECTED):
             sys.exit(f"{stage.name}: {error}")
         raise

@@ -1,29 +1,32 @@
-"""What MLflow remembers: campaign → iteration → stage, with parameters, metrics, data and policies.
+"""What a stage tells MLflow: campaign → iteration → stage, with parameters, metrics, data and policies.
 
-A campaign is one set of parameters in one checkout: other numbers in params.yaml open another. Run ids are kept in
-``.scratch/mlflow_runs.json`` (``campaign``, ``iteration/1``, ``rollout@1`` …), since processes come and go. What
-compares iterations is logged on the iteration's and on the campaign's run with step = iteration.
+A campaign is one set of parameters in one checkout: other numbers in params.yaml open another. ``AGENTPRM_CAMPAIGN``
+names one that spans checkouts. Its runs carry the tags ``campaign``, ``stage`` and ``iteration``. What compares
+iterations is logged on the iteration's and on the campaign's run with step = iteration.
+
+Nothing here waits for MLflow. All that is said is written to a file (:mod:`tasks.frame.spool`), and a process beside
+the stage sends it (:mod:`tasks.frame.sender`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import logging
 import os
+import socket
 import subprocess
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
-from agentprm_core.datasets import atomic_write
+from tasks.frame.live import Live
+from tasks.frame.secrets import hide_credentials, redacted
+from tasks.frame.spool import Spool
+from tasks.frame.upstream import upstream
 
-RUNS = Path(".scratch/mlflow_runs.json")
 EXPERIMENT = "agentprm"
-MODEL = "agentprm-policy"
 DEFAULT_URI = "sqlite:///mlflow.db"
 MLFLOW_TRAINING = "workflowType=machine_learning"
 """Ends an address of MLflow's pages, so that they show runs and models; a browser that is new to them would see the
@@ -34,176 +37,162 @@ PRM_REFUSED = "prm_refused"
 shown."""
 SECTIONS = {"label": "critic", "prm": "critic", "collect": "method", "policy": "method"}
 """Stage → the section of params.yaml that its run is logged with, where it is not the stage's own."""
+ALL = ("stage", "iteration", "campaign")
+"""Whose runs what compares iterations is logged on."""
+PATIENCE = 30
+"""Seconds that a stage waits at its end until the last of its figures are sent."""
 
 
 class Tracker:
-    """The MLflow run of one stage. Needs no server: without MLFLOW_TRACKING_URI it writes ``mlflow.db`` here."""
+    """The MLflow run of one stage. Needs no server: without MLFLOW_TRACKING_URI ``mlflow.db`` here is written."""
 
-    def __init__(self, stage: str, iteration: int | None, params: Mapping) -> None:
-        self._client, self._experiment = connect()
-        self._iteration = iteration
-        with _runs() as runs:
-            self._campaign = self._open_campaign(runs, params)
-            parent = self._campaign
-            if iteration is not None:
-                parent = runs.get(f"iteration/{iteration}") or self._create(f"iteration {iteration}", parent)
-                runs[f"iteration/{iteration}"] = parent
-                self._client.update_run(parent, status="RUNNING")
-            if killed := runs.get(stage):
-                self._end_killed(killed)
-            self.run_id = runs[stage] = self._create(stage, parent)
-        self._parent = parent
-        task = stage.partition("@")[0]
+    def __init__(self, task: str, iteration: int | None, params: Mapping) -> None:
+        hide_credentials()
+        self.spool, self._step = Spool(task if iteration is None else f"{task}@{iteration}"), iteration or 0
+        self._curves: set[tuple[str, int]] = set()
+        self._linked: set[str] = set()
+        self._sender = start_sender(self.spool.path)
         section = SECTIONS.get(task, task)
-        self._log_params(self.run_id, {"seed": params["seed"], section: params.get(section, {})})
+        own = dict(flatten({"seed": params["seed"], section: params.get(section, {})}))
+        self.spool.say(
+            "open", spool=self.spool.name, task=task, iteration=iteration, campaign=campaign_id(params),
+            params=dict(flatten(params)), own=own, tags=source_tags(),
+        )  # fmt: skip
+        self.live = Live(task, self._log_live)
 
-    def log_metrics(self, metrics: Mapping, *, compared: bool = True) -> None:
-        """The numbers in ``metrics`` (nested: ``unseen.greedy.success``) on the stage's run. MLflow's names know no @:
-        ``best_of_16@0.7`` is ``best_of_16_at_0.7`` there.
+    def log_metrics(
+        self, metrics: Mapping, *, compared: bool = True, of: str | None = None, on: Path | None = None
+    ) -> None:
+        """The numbers in ``metrics`` (nested: ``unseen.greedy.success``) on the stage's run.
 
-        With ``compared`` also on the iteration's and, named after the stage, on the campaign's.
+        With ``compared`` also on the iteration's and, named after the stage, on the campaign's. ``of``: the digest of
+        the policy whose figures they are, ``on``: the data that it was measured on, which the stage has read; MLflow's
+        page of models then lays policies side by side.
         """
-        from mlflow.entities import Metric
+        points = [[name, value, self._step] for name, value in flatten(metrics) if _is_number(value)]
+        measured = {"model": [of, self._step], "data": [on.as_posix(), dvc_md5(on)] if on else None} if of else {}
+        self.spool.say("metrics", metrics=points, on=ALL if compared else ALL[:1], **measured)
 
-        now, step = int(time.time() * 1000), self._iteration or 0
-        numbers = [(name.replace("@", "_at_"), value) for name, value in flatten(metrics) if _is_number(value)]
-        flat = [Metric(name, float(value), now, step) for name, value in numbers]
-        runs = {self.run_id, self._parent, self._campaign} if compared else {self.run_id}
-        for run in sorted(runs):
-            for start in range(0, len(flat), 1000):  # the most that one call may carry
-                self._client.log_batch(run, metrics=flat[start : start + 1000])
-
-    def log_curve(self, name: str, curve: list[Mapping]) -> None:
-        """A training curve, a list of {step, …}, as series ``name.…`` on the stage's run."""
-        from mlflow.entities import Metric
-
-        now = int(time.time() * 1000)
+    def log_curve(self, name: str, curve: Sequence[Mapping]) -> None:
+        """A training curve, a list of {step, …}, as series ``name.…`` on the stage's run; what was told while the stage
+        trained is not told again."""
         points = [
-            Metric(f"{name}.{key}", float(value), now, int(point["step"]))
+            [f"{name}.{key}", value, int(point["step"])]
             for point in curve
             for key, value in point.items()
-            if key != "step" and _is_number(value)
+            if key != "step" and _is_number(value) and (f"{name}.{key}", int(point["step"])) not in self._curves
         ]
-        for start in range(0, len(points), 1000):
-            self._client.log_batch(self.run_id, metrics=points[start : start + 1000])
+        self.spool.say("metrics", metrics=points, on=ALL[:1])
 
     def tag(self, name: str, value: str) -> None:
         """A tag of the stage's run, and of its iteration's."""
-        for run in sorted({self.run_id, self._parent}):
-            self._client.set_tag(run, name, value)
+        self.spool.say("tags", tags={name: value}, on=ALL[:2])
+
+    def log_figures(self, path: Path) -> None:
+        """Which figures the run has: the md5 of their file, by which a later campaign finds the run."""
+        self.spool.say("tags", tags={"figures": dvc_md5(path)}, on=ALL[:1])
 
     def log_data(self, path: Path, context: str) -> None:
-        """Join the run to the data it read or wrote: path and DVC md5. ``context`` is ``input`` or ``output``."""
-        from mlflow.data.filesystem_dataset_source import FileSystemDatasetSource  # noqa: F401  (registers the type)
-        from mlflow.data.http_dataset_source import HTTPDatasetSource  # noqa: F401
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        source = json.dumps({"uri": str(path)})
-        dataset = Dataset(name=path.as_posix(), digest=dvc_md5(path), source_type="local", source=source)
-        self._client.log_inputs(self.run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", context)])])
+        """Join the run to the data it read or wrote: path and DVC md5. ``context`` is ``input`` or ``output``. Stages
+        that made an input and did not run in this campaign are linked into it."""
+        self.spool.say("data", name=path.as_posix(), md5=dvc_md5(path), context=context)
+        if context == "input" and (made := upstream(path, apart=self._linked)):
+            self._linked |= {json.dumps([stage["task"], stage["iteration"]]) for stage in made}
+            figures = [
+                stage
+                | {"figures": [[n, v, stage["iteration"] or 0] for n, v in flatten(stage["figures"]) if _is_number(v)]}
+                for stage in made
+            ]
+            self.spool.say("upstream", stages=figures)
 
     def log_files(self, *paths: Path, folder: str | None = None) -> None:
+        """Files and folders as artifacts of the stage's run."""
         for path in paths:
-            if path.is_dir():
-                self._client.log_artifacts(self.run_id, str(path), folder or path.name)
-            else:
-                self._client.log_artifact(self.run_id, str(path), folder)
+            if (copy := self.spool.keep(path)) is not None:
+                self.spool.say("artifact", path=copy, folder=folder)
 
     def register_policy(self, folder: Path, digest: str, iteration: int, parents: Mapping[str, str]) -> None:
-        """A version of the model ``agentprm-policy``: identity and lineage; the weights stay in DVC."""
-        import mlflow
-        from mlflow.exceptions import MlflowException
+        """A logged model of MLflow: identity and lineage of a policy; the weights stay in DVC."""
+        self.spool.say("model", digest=digest, iteration=iteration, lineage=lineage(folder, digest, iteration, parents))
 
-        lineage = {
-            "iteration": str(iteration),
-            "digest": digest,
-            "dvc_md5": dvc_md5(folder),
-            "campaign": self._campaign,
-            **{f"parent.{name}": value for name, value in parents.items()},
-            **git_commit(),
-        }
-        external = mlflow.create_external_model(
-            name=f"policy-{iteration}",
-            source_run_id=self.run_id,
-            params=lineage,
-            tags=lineage,
-            experiment_id=self._experiment,
-        )
+    def call(self, function: str, **arguments: object) -> None:
+        """``package.module:name`` of this repository, called in the process that sends, with the
+        :class:`tasks.frame.mlflow_store.Store` and ``arguments``, which are JSON."""
+        self.spool.say("call", function=function, arguments=arguments)
+
+    def failed(self, error: BaseException) -> None:
+        """Close the runs with what went wrong: a tag, and the traceback as an artifact."""
+        line = redacted(f"{type(error).__name__}: {error}")
+        self.spool.say("tags", tags={"error": line[:1000]}, on=ALL[:1])
+        text = redacted("".join(traceback.format_exception(error)))
+        place = self.spool.path.with_suffix(".error") / "error.txt"
         try:
-            self._client.create_registered_model(MODEL, description="Policies by iteration; weights lie in DVC.")
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-        self._client.create_model_version(
-            MODEL,
-            source=folder.resolve().as_uri(),
-            run_id=self.run_id,
-            tags=lineage,
-            model_id=external.model_id,
-            await_creation_for=0,
-        )
-
-    def registered(self, digest: str, iteration: int) -> bool:
-        """Whether a version of the model has these weights, as the policy of this iteration."""
-        return bool(self._versions(digest, iteration))
-
-    def crown(self, digest: str, iteration: int) -> None:
-        """Give the alias ``champion`` to the newest version with these weights, which must be registered as the policy
-        of this iteration. Where a PRM was refused, the next iteration's policy has the same weights."""
-        newest = max(self._versions(digest, iteration), key=lambda version: int(version.version))
-        self._client.set_registered_model_alias(MODEL, "champion", newest.version)
-
-    def _versions(self, digest: str, iteration: int) -> list:
-        wanted = {"digest": digest, "iteration": str(iteration)}
-        versions = self._client.search_model_versions(f"name='{MODEL}'")
-        return [version for version in versions if wanted.items() <= version.tags.items()]
+            place.parent.mkdir()
+            place.write_text(text)
+            self.log_files(place)
+            place.unlink()
+            place.parent.rmdir()
+        except OSError:
+            pass  # no room for it: the tag says what there is to say
+        self.end("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
 
     def end(self, status: str = "FINISHED", *, campaign: bool = False) -> None:
-        """Close the stage's run and its iteration's; with ``campaign`` that too."""
-        self._client.set_terminated(self.run_id, status)
-        if self._parent != self._campaign:
-            self._client.set_terminated(self._parent, status)
-        if campaign or status != "FINISHED":
-            self._client.set_terminated(self._campaign, status)
-
-    def _open_campaign(self, runs: dict, params: Mapping) -> str:
-        digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:16]
-        owner = {"uri": tracking_uri(), "params": digest}
-        if runs.get("owner") != owner or not self._exists(runs["campaign"]):
-            runs.clear()
-            runs["owner"] = owner
-            runs["campaign"] = self._create(f"campaign {digest[:6]}", None)
-            self._log_params(runs["campaign"], params)
-        self._client.update_run(runs["campaign"], status="RUNNING")
-        return runs["campaign"]
-
-    def _create(self, name: str, parent: str | None) -> str:
-        tags = {"mlflow.parentRunId": parent} if parent else {}
-        return self._client.create_run(self._experiment, run_name=name, tags=tags | git_commit()).info.run_id
-
-    def _exists(self, run_id: str) -> bool:
-        from mlflow.exceptions import MlflowException
-
+        """Close the stage's run and its iteration's; with ``campaign`` that too. Waits until all is sent, for at most
+        :data:`PATIENCE` seconds: what is not sent by then is sent later."""
+        self.live.close()
+        self.spool.say("end", status=status, campaign=campaign)
+        self.spool.close()
+        if self._sender is None:
+            return
+        assert self._sender.stdin is not None  # it is a pipe
+        self._sender.stdin.close()
         try:
-            return self._client.get_run(run_id).info.lifecycle_stage == "active"
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            return False
+            self._sender.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._sender.kill()
+            self._sender.wait()
 
-    def _end_killed(self, run_id: str) -> None:
-        """A stage that was killed could not close its run."""
-        if self._client.get_run(run_id).info.status == "RUNNING":
-            self._client.set_terminated(run_id, "KILLED")
+    def _log_live(self, metrics: Sequence[Sequence], curve: bool) -> None:
+        if curve:
+            self._curves |= {(name, step) for name, _, step in metrics}
+        self.spool.say("metrics", metrics=metrics, on=ALL[:1])
 
-    def _log_params(self, run_id: str, params: Mapping) -> None:
-        from mlflow.entities import Param
 
-        self._client.log_batch(run_id, params=[Param(name, str(value)) for name, value in flatten(params)])
+def start_sender(path: Path) -> subprocess.Popen | None:
+    """The process beside this one that sends what ``path`` says; None where none can be started."""
+    modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # the same as this process has
+    command = [sys.executable, "-m", "tasks.frame.sender", str(path)]
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=os.environ | modules)
+    except OSError as error:
+        print(f"figures are kept in {path}: {error}", file=sys.stderr)
+        return None
 
 
 def tracking_uri() -> str:
+    """Where MLflow is, without user and password."""
+    hide_credentials()
     return os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_URI)
+
+
+def is_remote() -> bool:
+    """Whether MLflow is a server elsewhere, and not a database that this checkout writes."""
+    return tracking_uri().startswith(("http://", "https://"))
+
+
+def campaign_id(params: Mapping) -> str:
+    """16 hexadecimal digits, the same in every process of a campaign: of its parameters and, where several checkouts
+    write to one server, of this one. ``AGENTPRM_CAMPAIGN`` goes before."""
+    if named := os.environ.get("AGENTPRM_CAMPAIGN"):
+        return named
+    place = [socket.gethostname(), str(Path.cwd())] if is_remote() else []
+    return hashlib.sha256(json.dumps([params, *place], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def lineage(folder: Path, digest: str, iteration: int, parents: Mapping[str, str]) -> dict[str, str]:
+    """What a policy is and comes from."""
+    made = {"digest": digest, "dvc_md5": dvc_md5(folder), "iteration": str(iteration)}
+    return {**made, **{f"parent.{name}": value for name, value in parents.items()}, **git_commit()}
 
 
 def flatten(nested: Mapping, prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -228,37 +217,25 @@ def dvc_md5(path: Path) -> str:
 
 def git_commit() -> dict[str, str]:
     """{``git_commit``: hash}, with ``+`` where tracked files differ from it; empty outside a repository."""
-    shown = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"], capture_output=True, text=True
-    )
-    return {"git_commit": shown.stdout.strip()} if shown.returncode == 0 else {}
+    shown = _git("describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*")
+    return {"git_commit": shown} if shown else {}
+
+
+def source_tags() -> dict[str, str]:
+    """The tags by which MLflow's pages show where a run comes from."""
+    commit = git_commit()
+    if not commit:
+        return {}
+    branch, origin = _git("rev-parse", "--abbrev-ref", "HEAD"), _git("config", "--get", "remote.origin.url")
+    shown = {"commit": commit["git_commit"].rstrip("+"), "branch": branch, "repoURL": redacted(origin)}
+    tags = {f"mlflow.source.git.{name}": value for name, value in shown.items() if value}
+    return {**commit, **tags, "mlflow.source.type": "LOCAL", "mlflow.source.name": Path(sys.argv[0]).name}
+
+
+def _git(*arguments: str) -> str:
+    shown = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    return shown.stdout.strip() if shown.returncode == 0 else ""
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def connect() -> tuple:
-    """(client, experiment id). Makes the database and the experiment where they are not there yet, without MLflow's
-    account of each table. MLflow is imported here and nowhere at the top: it takes two seconds."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    import mlflow
-
-    for migrates in ("alembic", "mlflow.store.db.utils"):  # mlflow's import sets the level of its loggers
-        logging.getLogger(migrates).setLevel(logging.WARNING)
-    mlflow.set_tracking_uri(tracking_uri())
-    client = mlflow.MlflowClient()
-    experiment = client.get_experiment_by_name(EXPERIMENT)
-    return client, experiment.experiment_id if experiment else client.create_experiment(EXPERIMENT)
-
-
-@contextmanager
-def _runs() -> Iterator[dict]:
-    """The ids in :data:`RUNS`, to be read and changed by one process at a time."""
-    RUNS.parent.mkdir(parents=True, exist_ok=True)
-    with RUNS.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-        yield runs
-        with atomic_write(RUNS) as aside:
-            aside.write_text(json.dumps(runs, indent=2, sort_keys=True) + "\n")

@@ -4,10 +4,10 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from mlflow import MlflowClient
 
 from agentprm_core.comparing import compared, deciding
 from agentprm_core.datasets import games_from_table, read_table
@@ -16,9 +16,10 @@ from agentprm_core.opinions import Candidate
 from agentprm_core.policy.sampler import Cost
 from agentprm_core.types import GAMES, Episode, Game, Turn
 from tasks.frame import layout
+from tasks.frame.mlflow_store import connect
 from tasks.frame.params import load_params
 from tasks.frame.stage import write_json
-from tasks.frame.tracing import log_traces
+from tasks.frame.tracing import log_traces, traces
 from tasks.report import campaign, gallery, overview
 from tasks.report.pages import numeric
 from tasks.report.shown import Shown
@@ -146,9 +147,11 @@ def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
     shown = {
         g.id: [Shown(f"policy {i}", Episode(g.id, 0, 1, turns, i == 3), told, "end") for i in (0, 3)] for g in games
     }
-    assert log_traces(games, shown, ["PRM 3"], run="r", chosen={"a": "gained"}) == 4
-    client = MlflowClient()
-    found = client.search_traces(locations=[client.get_experiment_by_name("agentprm").experiment_id])
+    client, experiment = connect()
+    store = SimpleNamespace(experiment=experiment, runs={"stage": "r"})
+    as_json = json.loads(json.dumps(traces(games, shown, {"a": "gained"})))
+    assert log_traces(store, traces=as_json, prms=["PRM 3"]) == 4  # pyright: ignore[reportArgumentType]
+    found = client.search_traces(locations=[experiment])
     sessions = sorted((t.info.trace_metadata["mlflow.trace.session"], t.info.tags["policy"]) for t in found)
     assert sessions == [("a", "policy 0"), ("a", "policy 3"), ("b", "policy 0"), ("b", "policy 3")]
     for trace in found:

@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from agentprm_core.branches import BRANCHES
 from agentprm_core.datasets import episodes_to_table, games_to_table
+from agentprm_core.drift import LIMITS, labels_drift, largest_gap, rollouts_drift, total_variation
 from agentprm_core.suites import (
     advantages_suite,
     chosen_suite,
@@ -16,9 +18,12 @@ from agentprm_core.suites import (
     pairs_suite,
     rollouts_suite,
 )
+from agentprm_core.suites_played import branches_suite, demos_suite, outcomes_suite
 from agentprm_core.types import ADVANTAGES, LABELS, PAIRS, Episode, Game, Turn
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from tasks.frame.gates import GATES, GateError, run_gate
+from tests.data.test_compare import GAMES as HELD_OUT
+from tests.data.test_compare import outcomes
 
 
 @pytest.fixture(autouse=True)
@@ -236,3 +241,120 @@ def test_turns_of_experts_and_learners(changes, message):
     run_gate("label@1", inverse_suite(inverse()))
     with pytest.raises(GateError, match=message):
         run_gate("label@1", inverse_suite(inverse(**changes)))
+
+
+def demos() -> pa.Table:
+    turns = tuple(Turn("see", "do", ("do",), True, "k") for _ in range(3))
+    won = [Episode(f"g{g}", 0, 1, turns, won=True) for g in range(3)]
+    return episodes_to_table(won, iteration=0, method="expert", policy="expert")
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "message"),
+    [
+        ("policy", 4, "abc", r"the expert played .* 1 of 9 rows"),
+        ("turn", 4, 0, "one row a turn"),
+        ("turn", 5, 7, "turns run 0, 1, 2 … without a gap"),
+        ("reward", 0, 1.0, "no reward before the last turn"),
+        ("won", 8, False, "the expert won"),
+        ("done", 8, False, "an episode ends at its last turn"),
+        ("episode", 3, 1, "a game is demonstrated once"),
+    ],
+)  # fmt: skip
+def test_demonstrations_with_one_defect(column, row, value, message):
+    with pytest.raises(GateError, match=message):
+        run_gate("demos", demos_suite(with_column(demos(), column, row, value)))
+
+
+def branches() -> pa.Table:
+    rows = [("g0", 0, 1, action, n, 1.0, 2) for action in ("go", "look") for n in range(2)]
+    return pa.table({field.name: [row[i] for row in rows] for i, field in enumerate(BRANCHES)}, schema=BRANCHES)
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "message"),
+    [
+        ("turn", 0, 9, r"a play starts at a state of the rollouts .* 1 of 4 rows"),
+        ("continuation", 1, 0, "one row a play"),
+        ("continuation", 1, 2, "plays of an action run 0, 1, 2"),
+        ("reward", 2, 1.5, r"the reward is in \[0, 1\]"),
+        ("reward", 2, None, "every play has a reward"),
+        ("length", 3, -1, "a play goes on"),
+    ],
+)  # fmt: skip
+def test_branches_with_one_defect(column, row, value, message):
+    with pytest.raises(GateError, match=message):
+        run_gate("rollout@1", branches_suite(with_column(branches(), column, row, value), rollouts()))
+
+
+def check_outcomes(table: pa.Table):
+    return run_gate("evaluate@1", outcomes_suite(table, {"unseen": 12}, policy="digest"))
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "message"),
+    [
+        ("policy", 4, "abc", "the policy that is measured played"),
+        ("reward", 0, -0.5, r"the reward is in \[0, 1\]"),
+        ("game_id", 0, HELD_OUT[1].id, "a game is played once in each way"),
+        ("generated", 0, -1, "a count"),
+    ],
+)  # fmt: skip
+def test_outcomes_with_one_defect(column, row, value, message):
+    with pytest.raises(GateError, match=message):
+        check_outcomes(with_column(outcomes(1, "greedy"), column, row, value))
+
+
+def test_demonstrations_branches_and_outcomes_in_order_pass():
+    run_gate("demos", demos_suite(demos()))
+    first = run_gate("rollout@1", rollouts_suite(rollouts(), policy="abc", episodes_per_game=2))
+    both = [*first, *run_gate("rollout@1", branches_suite(branches(), rollouts()), before=first)]
+    assert len(json.loads((GATES / "rollout@1.json").read_text())) == len(both) > len(first)
+    assert branches_suite(branches().slice(0, 0), rollouts()) == []
+    found = pa.concat_tables([outcomes(1, "greedy"), outcomes(1, "sample")])
+    check_outcomes(found)
+    with pytest.raises(GateError, match="every way of playing has played all games of the split"):
+        check_outcomes(found.slice(1))
+
+
+def played(lengths: list[int], won: int, action: str = "go to sink") -> pa.Table:
+    turn = Turn("see", action, (action,), True, "k")
+    several = [Episode(f"g{n}", 0, 1, (turn,) * length, won=n < won) for n, length in enumerate(lengths)]
+    return episodes_to_table(several, iteration=1, method="policy", policy="abc")
+
+
+@pytest.mark.parametrize(
+    ("now", "column"),
+    [
+        (played([9] * 100, 50), "lengths"),
+        (played([5] * 100, 90), "outcomes"),
+        (played([5] * 100, 50, "take mug"), "actions"),
+    ],
+)  # fmt: skip
+def test_drift_is_spoken_of_and_fails_nothing(now, column):
+    before = played([5] * 100, 50)
+    results = run_gate("rollout@2", rollouts_drift(before, now))
+    assert [result.column for result in results if not result.success] == [column]
+    assert {result.severity for result in results} == {"warning"}
+
+
+def test_drift_of_labels():
+    before, now = labels(np.linspace(0, 0.4, 100)), labels(np.linspace(0.6, 1, 100))
+    (result,) = run_gate("label@2", labels_drift(before, now))
+    assert (result.success, result.observed) == (False, "1")
+    assert labels_drift(before.drop_columns(["q"]), now) == []
+
+
+def test_drift_by_chance_is_none():
+    draws = np.random.default_rng(1)
+    for _ in range(20):
+        few = [played(draws.integers(3, 30, 12).tolist(), int(draws.integers(3, 9))) for _ in range(2)]
+        (check,) = rollouts_drift(*few)
+        limits = {e.arguments["column"]: e.arguments["max_value"] for e in check.expectations}
+        assert limits["lengths"] > LIMITS["lengths"] and limits["outcomes"] > LIMITS["outcomes"]
+        assert all(check.frame[name][0].as_py() <= limit for name, limit in limits.items())
+
+
+def test_distances_by_hand():
+    assert largest_gap(np.array([1, 2, 3, 4]), np.array([3, 4, 5, 6])) == 0.5
+    assert total_variation({"go": 3, "take": 1}, {"go": 1, "put": 1}) == 0.5

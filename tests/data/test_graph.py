@@ -57,13 +57,14 @@ def test_outs_lie_where_the_tasks_put_them():
     outs = {out for name in STAGES for out in definition(name)["outs"] + definition(name).get("metrics", [])}
     for path in (
         layout.games("train").parent, layout.DEMOS.parent, layout.policy(0), layout.ITERATIONS, layout.REPORTS,
-        layout.metrics("games"), layout.metrics("sft"),
+        layout.metrics("games"), layout.metrics("sft"), layout.gates("games"), layout.gates("demos"),
     ):  # fmt: skip
         assert path.as_posix() in outs
     for place in (
         layout.policy, layout.prm, layout.rollouts, layout.headline,
         lambda i: layout.labels(i).parent, lambda i: layout.collected(i).parent, lambda i: layout.outcomes(i).parent,
         lambda i: layout.metrics(f"rollout-{i}"), lambda i: layout.metrics(f"evaluate-{i}"),
+        *(lambda i, name=name: layout.gates(f"{name}-{i}") for name in ("rollout", "label", "collect", "evaluate")),
     ):  # fmt: skip
         assert place(7).as_posix() in {out.replace("${key}", "7") for out in outs}
 

@@ -16,6 +16,7 @@ from agentprm_core.prm.model import new_prm
 from agentprm_core.types import LABELS
 from tasks import label
 from tasks.frame import layout
+from tasks.frame.sender import flush
 from tasks.frame.stage import run_stage
 from tests.flows.test_inverse_stages import write_data, write_params
 from tests.model import text_world
@@ -64,7 +65,8 @@ def the_report_is_with_the_figures_and_its_picture_in_mlflow(folder: Path) -> No
     turns = sum(row["turns"] for row in report["visits"])
     assert turns == read_table(layout.labels(1), LABELS).num_rows - 1  # but for the turn that was replayed
     assert {"share", "correlation", "mse", "by_visits"} <= report["held_out"].keys()
-    runs = json.loads((folder / ".scratch/mlflow_runs.json").read_text())
+    flush()
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
-    assert [file.path for file in client.list_artifacts(runs["label@1"], "plots")] == ["plots/coverage-1.png"]
-    assert "label.coverage.held_out.correlation" in client.get_run(runs["label@1"]).data.metrics
+    (run,) = client.search_runs(["1"], "tags.stage = 'label'")
+    assert [file.path for file in client.list_artifacts(run.info.run_id, "plots")] == ["plots/coverage-1.png"]
+    assert "label.coverage.held_out.correlation" in run.data.metrics

@@ -127,15 +127,20 @@ def the_table_of_iterations(reproduced):
 
 def mlflow_remembers(reproduced):
     client = MlflowClient(f"sqlite:///{reproduced}/mlflow.db")
-    runs = json.loads((reproduced / ".scratch/mlflow_runs.json").read_text())
+    (experiment,) = client.search_experiments(filter_string="name = 'agentprm'")
+    found = client.search_runs([experiment.experiment_id], max_results=1000)
+    told = [(run.data.tags["stage"], run.data.tags.get("iteration"), run.info.run_id) for run in found]
+    runs = {stage if number is None else f"{stage}@{number}": run for stage, number, run in told}
+    assert len(runs) == len(told)
     history = client.get_metric_history(runs["campaign"], "evaluate.unseen.greedy.success")
     assert sorted(point.step for point in history) == [0, 1]
     adds = client.get_metric_history(runs["campaign"], "prm.adds")
     said = [json.loads((reproduced / layout.headline(i)).read_text())["prm"] for i in (0, 1)]
     assert {point.step: point.value for point in adds} == {i: found["adds"] for i, found in enumerate(said)}
     assert [found["adds_games"] for found in said] == [24, 24]
-    assert client.get_run(runs["policy@1"]).data.tags["mlflow.parentRunId"] == runs["iteration/1"]
-    champion = client.get_model_version_by_alias("agentprm-policy", "champion")
+    assert client.get_run(runs["policy@1"]).data.tags["mlflow.parentRunId"] == runs["iteration@1"]
+    (arena,) = client.search_registered_models()
+    champion = client.get_model_version_by_alias(arena.name, "champion")
     assert champion.tags["iteration"] in ("0", "1")
     lock = yaml.safe_load((reproduced / "dvc.lock").read_text())["stages"]
     (games,) = [used for used in client.get_run(runs["demos"]).inputs.dataset_inputs if used.tags[0].value == "input"]

@@ -20,6 +20,7 @@ from tasks.frame import layout
 from tasks.frame.gates import GateError, run_gate
 from tasks.frame.lineage import parents
 from tasks.frame.params import load_params
+from tasks.frame.sender import flush
 from tasks.frame.stage import run_stage, write_json
 from tasks.report import campaign
 from tests.core.given import given
@@ -89,10 +90,11 @@ def test_the_policy_stays_and_everybody_is_told(project, method, tmp_path, capsy
 
 def mlflow_remembers(folder: Path, digest: str) -> None:
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
-    runs = json.loads((folder / ".scratch/mlflow_runs.json").read_text())
-    for name in ("policy@1", "iteration/1"):
-        assert client.get_run(runs[name]).data.tags["prm_refused"] == SAID
-    (version,) = client.search_model_versions("name='agentprm-policy'")
+    assert flush() == 2
+    for stage in ("policy", "iteration"):
+        (run_of_it,) = client.search_runs(["1"], f"tags.stage = '{stage}'")
+        assert run_of_it.data.tags["prm_refused"] == SAID
+    (version,) = client.search_logged_models(["1"])
     assert (version.tags["digest"], version.tags["iteration"]) == (digest, "1")
     assert "parent.refused_prm" in version.tags and "parent.prm" not in version.tags
 

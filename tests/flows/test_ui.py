@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.ui import NotStarted, require_free
+from flows.ui import NotStarted, mlflow_command, require_free, server_environment
 from tests.flows.conftest import ROOT, processes_in
 
 
@@ -44,6 +44,21 @@ def test_a_port_that_is_taken_is_named_with_the_variable_to_change() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(NotStarted, match=rf"port {port} is taken .*choose another: make ui PREFECT_PORT="):
             require_free(port, "PREFECT_PORT")
+
+
+def test_a_server_elsewhere_is_mlflow_and_no_password_is_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:hunter22@mlflow.example:5000")
+    env = server_environment(Path("home"), 4200, 5000)
+    assert env["MLFLOW_UI_URL"] == "http://mlflow.example:5000" and "MLFLOW_BACKEND_STORE_URI" not in env
+    assert (env["MLFLOW_TRACKING_USERNAME"], env["MLFLOW_TRACKING_PASSWORD"]) == ("ann", "hunter22")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ann:hunter22@db/mlflow")
+    assert "hunter22" not in " ".join(mlflow_command(5000))
+    assert (
+        server_environment(Path("home"), 4200, 5000)["MLFLOW_BACKEND_STORE_URI"]
+        == "postgresql://ann:hunter22@db/mlflow"
+    )
 
 
 @pytest.mark.slow

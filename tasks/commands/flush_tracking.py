@@ -1,0 +1,32 @@
+"""Send what MLflow could not take while it was away: all that lies in ``.scratch/spool``.
+
+    python -m tasks.commands.flush_tracking
+
+Exit code 1 where MLflow is still away; nothing is lost then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tasks.frame.secrets import hide_credentials
+from tasks.frame.sender import Away, flush, prepare
+from tasks.frame.spool import SPOOL
+
+
+def main(prog: str = "python -m tasks.commands.flush_tracking", arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog=prog, description="Send to MLflow what .scratch/spool keeps.")
+    parser.parse_args(arguments)
+    hide_credentials()
+    prepare()
+    try:
+        count = flush()
+    except Away as away:
+        sys.exit(f"MLflow is away ({away}): {len(list(SPOOL.glob('*.jsonl')))} files stay in {SPOOL}")
+    print(f"sent what {count} stages had to say")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What a stage has to say to MLflow, on disk until MLflow has taken it.
+
+A stage writes lines of JSON to a file of its own in ``.scratch/spool``: that takes no server and no time. A process
+beside the stage sends them (:mod:`tasks.frame.sender`). What it could not send lies there, and the next stage sends it.
+
+While the stage lives it holds a lock on its file. A file without that lock whose last line is no ``end`` is of a stage
+that was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tasks.frame.secrets import redacted
+
+SPOOL = Path(".scratch/spool")
+
+
+class Spool:
+    """A file of lines, one for each thing to say. Nothing that happens to it fails the stage."""
+
+    def __init__(self, stage: str, folder: Path = SPOOL) -> None:
+        self.name = f"{time.time_ns()}-{stage}-{os.getpid()}"
+        self.path = folder / f"{self.name}.jsonl"
+        self._files, self._kept, self._stream = self.path.with_suffix(".files"), 0, None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._stream = self.path.open("a")
+            fcntl.flock(self._stream, fcntl.LOCK_EX)
+        except OSError as error:
+            self._give_up(error)
+
+    def say(self, what: str, **fields: object) -> None:
+        """One more line: what is to be done (:mod:`tasks.frame.sender`), when it was said, and with what."""
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(redacted(json.dumps({"say": what, "at": now_ms(), **fields}, default=str)) + "\n")
+            self._stream.flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def keep(self, path: Path) -> str | None:
+        """A copy of a file or folder as it is now, for MLflow: the next run may overwrite it. Its path."""
+        if self._stream is None:
+            return None
+        self._kept += 1
+        copy = self._files / str(self._kept) / path.name
+        try:
+            copy.parent.mkdir(parents=True)
+            if path.is_dir():
+                shutil.copytree(path, copy)
+            else:
+                shutil.copy(path, copy)
+        except OSError as error:
+            self._give_up(error)
+            return None
+        return str(copy)
+
+    def close(self) -> None:
+        """Let go of the file; whoever sends it now knows that no line will come."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _give_up(self, error: OSError) -> None:
+        print(f"{self.path}: cannot be written ({error.strerror}): MLflow will not see the rest", file=sys.stderr)
+        self._stream = None
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
