@@ -41,9 +41,8 @@ def work(stage: Stage) -> None:
     policy = load_checkpoint(layout.policy(stage.iteration), **how)
     prm = load_checkpoint(chooser, kind="prm", **how)
     ways = [decoding(name) for name in params.evaluate.decoding]
-    world_model, of_world = None, {}
-    if any(way.method == "lookahead" for way in ways):
-        world_model, of_world = _world_model(stage)
+    ahead = any(way.method == "lookahead" for way in ways)
+    world_model, of_world = _world_model(stage) if ahead else (None, {})
     tables, splits = [], _splits(stage)
     for split, games in splits.items():
         for way in ways:
@@ -51,16 +50,15 @@ def work(stage: Stage) -> None:
             search = Search(way, play, temperature, prior=params.critic.prior, gamma=params.critic.gamma)
             tables.append(_outcomes(stage, split, games, search, policy, prm, world_model))
     outcomes = pa.concat_tables(tables)
-    sizes = {split: len(games) for split, games in splits.items()}
-    stage.gate(outcomes_suite(outcomes, sizes, policy=policy.digest))
+    stage.gate(outcomes_suite(outcomes, {split: len(of) for split, of in splits.items()}, policy=policy.digest))
     write_table(outcomes, layout.outcomes(stage.iteration))
     figures, of_prm = by_split(outcomes), prm_figures(outcomes)
-    measured = {"of": policy.digest, "on": layout.games("unseen" if "unseen" in figures else "seen")}
+    on = layout.games("unseen" if "unseen" in figures else "seen")
     write_json(headline(figures) | of_prm, layout.headline(stage.iteration))
-    figures |= of_prm
     with stage.tracking():
         stage.tracker.log_metrics(of_prm)
-    stage.report({**figures, "world_model": of_world} if of_world else figures, **measured)
+    imagined = {"world_model": of_world} if of_world else {}
+    stage.report(figures | of_prm | imagined, of=policy.digest, on=on)
     stage.wrote(layout.outcomes(stage.iteration))
 
 
@@ -102,12 +100,8 @@ def _outcomes(
 def _world_model(stage: Stage) -> tuple[Checkpoint, dict]:
     params = stage.params
     rollouts = layout.episodes(params.policies[str(stage.iteration)].prm)
-    settings = SftSettings(
-        **hardware(params).settings(
-            learning_rate=params.sft.learning_rate, batch_tokens=params.sft.batch_tokens, seed=stage.seed
-        ),
-        epochs=1.0,
-    )
+    how = {"learning_rate": params.sft.learning_rate, "batch_tokens": params.sft.batch_tokens, "seed": stage.seed}
+    settings = SftSettings(**hardware(params).settings(**how), epochs=1.0)
     policy = load_checkpoint(layout.policy(stage.iteration), device=params.compute.device)
     episodes = list(episodes_from_table(read_table(rollouts, EPISODES)))
     sides = {"validation_share": params.rollout.validation_share, "campaign_seed": params.seed}

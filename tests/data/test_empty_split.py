@@ -36,5 +36,5 @@ def test_a_split_without_games(checkpoints, tmp_path, monkeypatch):
     run_stage("games", games.work, iterated=False, gated=True, arguments=())
     made = {split: len(games_from_table(read_table(layout.games(split), GAMES))) for split in layout.SPLITS}
     assert made == {"train": 2, "seen": 2, "unseen": 0}
-    run_stage("evaluate", evaluate.work, iterated=True, arguments=["--iteration", "0"])
+    run_stage("evaluate", evaluate.work, iterated=True, gated=True, arguments=["--iteration", "0"])
     assert json.loads(layout.headline(0).read_text()).keys() == {"seen"}
