@@ -19,7 +19,7 @@ from agentprm_core.credit.branching import (
     points_of_episode,
 )
 from agentprm_core.credit.play_on import play_from_player
-from agentprm_core.policy.sampler import Decision
+from agentprm_core.policy.sampler import Cost, Decision
 from agentprm_core.types import Turn
 from tests.core.corridor import ACTIONS, GAME, Corridor, play, play_on
 
@@ -144,6 +144,7 @@ class Walker:
 
     def close(self, seat):
         self.free.append(seat)
+        return Cost()
 
 
 def test_playing_on_by_the_rollout_loop(monkeypatch):
