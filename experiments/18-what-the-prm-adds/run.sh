@@ -1,5 +1,5 @@
 # What the PRM of the first iteration adds to searches of the policy that it was trained on, by scorer.
-# Two hours on one busy core; a run that was stopped goes on from data/placebo/kept.
+# A run that was stopped goes on from data/placebo/kept.
 sh experiments/run adds seed=1 -- prm@1 &&
   python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --games data/games \
     --split seen,unseen --limit 200 --searches best_of_16,beam_1x16 --prior 0.1,0 --threads 1 --keep data/placebo/kept --json

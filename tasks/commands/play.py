@@ -198,9 +198,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.server:
-        missing = [f"--{name}" for name in ("model", "speech", "context") if getattr(arguments, name) is None]
-        if missing:
-            parser.error(f"--server needs {', '.join(missing)}")
+        from tasks.commands.standalone import served_needs
+
+        served_needs(parser, arguments)
     elif arguments.policy is None:
         arguments.policy, arguments.prm = AGENT, arguments.prm or AGENT
     elif arguments.policy.startswith("shipped:"):

@@ -154,12 +154,17 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
+def served_needs(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """End with a line where a server is named without what it needs beside."""
+    missing = [f"--{name}" for name in ("model", "speech", "context") if getattr(arguments, name) is None]
+    if missing:
+        parser.error(f"--server needs {', '.join(missing)}")
+
+
 def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.server:
-        missing = [f"--{name}" for name in ("model", "speech", "context") if getattr(arguments, name) is None]
-        if missing:
-            parser.error(f"--server needs {', '.join(missing)}")
+        served_needs(parser, arguments)
         if arguments.method in SEARCHES:
             parser.error(f"--server plays greedy and sample, not {arguments.method}")
     elif arguments.method in SEARCHES and arguments.prm is None:
