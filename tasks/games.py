@@ -13,7 +13,9 @@ from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.suites import games_suite
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
+from agentprm_core.worlds.held_out_places import games_by_place
 from tasks.frame import layout
+from tasks.frame.sections import Published
 from tasks.frame.stage import Stage, StageError, run_stage
 
 
@@ -21,7 +23,11 @@ def work(stage: Stage) -> None:
     """Make or read the games of every split."""
     section, spec = stage.params.games, world_spec(stage.params.env.world)
     wanted = {split: getattr(section, split) for split in layout.SPLITS}
-    games = {split: _games(stage, spec, split, count) for split, count in wanted.items()}
+    if isinstance(section.published, Published):
+        given = section.published
+        games = games_by_place(spec, Path(given.root), wanted, given.generated, stage.seed)
+    else:
+        games = {split: _games(stage, spec, split, count) for split, count in wanted.items()}
     tables = {split: games_to_table(found) for split, found in games.items()}
     stage.gate(games_suite(tables, wanted, spec))
     for split, table in tables.items():

@@ -136,6 +136,10 @@ class WorldSpec:
     """(root, published split, limit) → published games, sorted by id; None where none are published."""
     published_splits: Mapping[str, str] = field(default_factory=dict)
     """Our split (``train``, ``seen``, ``unseen``) → what the published data calls it."""
+    place: str | None = None
+    """Of ``attributes``, what tells the place of a game: a floor plan, a level, a shop. None: games have no places."""
+    new_places: frozenset[int | str] = frozenset()
+    """Places that the generator keeps for ``unseen``."""
     phrases: tuple[str, ...] = ()
     """Lower-case phrases that the world says again and again: each one token of a from-scratch tokenizer."""
     entity: str = r"[a-z]+ \d+"

@@ -56,10 +56,10 @@ def traffic_of(params: Params) -> Traffic:
 
 def _demonstrated(params: Params) -> list[Episode]:
     spec, seed = world_spec(params.env.world), params.seed
-    if params.games.published is None:
+    if params.games.root is None:
         games = spec.generate(GAMES, seed, "train")
     else:
-        games = find_games(spec.name, Path(params.games.published), spec.published_splits["train"], GAMES)
+        games = find_games(spec.name, Path(params.games.root), spec.published_splits["train"], GAMES)
     world, draws = spec.make(), random.Random(seed)
     how = {"max_turns": spec.expert_turns, "knowledge": params.demos.knowledge}
     played = [demonstrate(world, game, world_name=spec.name, seed=draws.getrandbits(62), **how) for game in games]

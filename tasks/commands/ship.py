@@ -35,7 +35,7 @@ from tasks.frame import layout
 from tasks.frame.given import play_settings
 from tasks.frame.machine import quiet
 from tasks.frame.params import load_params
-from tasks.frame.sections import Params
+from tasks.frame.sections import Games, Params, Published
 from tasks.frame.stage import EXPECTED
 
 SPLITS = ("seen", "unseen")
@@ -124,13 +124,19 @@ def _ways(table) -> str:
     return ", ".join(sorted(set(table["decoding"].to_pylist())))
 
 
+def _games(games: Games) -> str:
+    if isinstance(games.published, Published):
+        return "published and generated" if games.published.generated else "published"
+    return "generated" if games.published is None else "published"
+
+
 def _trained(params: Params, root: Path, command: str) -> dict:
     done = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True)
     return {
         "command": command,
         "commit": done.stdout.strip() or "unknown",
         "seed": params.seed,
-        "games": "generated" if params.games.published is None else "published",
+        "games": _games(params.games),
         "iterations": len(params.iterations),
         "demonstrations": params.demos.games,
         "rollouts": params.rollout.games * params.rollout.episodes_per_game,

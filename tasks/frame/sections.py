@@ -94,17 +94,34 @@ class Env:
 
 
 @dataclass(frozen=True)
+class Published:
+    """Published games with generated ones beside them. The places that the generator keeps for ``unseen`` are kept out
+    of training: published training games of these places are ``unseen``."""
+
+    root: str
+    """The folder of the published games."""
+    generated: CountOrNone
+    """Games of train that the generator makes, in places of the published ones."""
+
+
+@dataclass(frozen=True)
 class Games:
     """What is played."""
 
-    published: str | None
-    """The folder of the world's published games; null: the world's generator makes them."""
+    published: str | Published | None
+    """The folder of the world's published games, in the splits they are published in; or {root, generated}; null: the
+    world's generator makes all."""
     train: Count
     """Games to learn from."""
     seen: CountOrNone
     """Held-out games of the same places, levels or products as train's."""
     unseen: CountOrNone
     """Held-out games of others."""
+
+    @property
+    def root(self) -> str | None:
+        """The folder of the published games; None: there are none."""
+        return self.published.root if isinstance(self.published, Published) else self.published
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,8 @@ def _member(union: Any, raw: object) -> Any:
     classes = [part for part in parts if is_dataclass(part)]
     if not classes:
         return union
+    if type(raw) in parts:
+        return type(raw)
     keys = set(raw) if isinstance(raw, Mapping) else set()
     return max(classes, key=lambda part: len(keys & {field.name for field in fields(part)}))
 

@@ -75,6 +75,8 @@ ALFWORLD = WorldSpec(
     expert=_expert,
     load=_load,
     published_splits={"train": "train", "seen": "valid_seen", "unseen": "valid_unseen"},
+    place="floor_plan",
+    new_places=frozenset(first + n for first in (0, 200, 300, 400) for n in range(1, 7)),
     phrases=_PHRASES,
     attributes={
         "floor_plan": Between(1, 430, "AI2-THOR's floor plans"),

@@ -1,0 +1,75 @@
+"""Published games with generated ones: no place of ``unseen`` is in train, and no place is made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentprm_core.errors import DataError
+from agentprm_core.types import Game
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.alfworld.household_layout import ROOMS
+from agentprm_core.worlds.alfworld.households import floor_plans
+from agentprm_core.worlds.base import WorldSpec
+from agentprm_core.worlds.held_out_places import games_by_place
+
+ALFWORLD = world_spec("alfworld")
+
+
+def game(split: str, plan: int, number: int, source: str = "published") -> Game:
+    attributes: dict = {"floor_plan": plan, "source": source}
+    return Game(f"{split}/{source}-{plan}/{number}", "alfworld", split, "kind", "put it there.", "payload", attributes)
+
+
+def spec() -> WorldSpec:
+    """Floor plans 1 (kept for ``unseen``), 7 and 8 are published; the generator also knows 9, which is not."""
+    published = {"train": [1, 1, 7, 7, 7, 8, 8], "valid_seen": [1, 7, 8]}
+
+    def load(root: Path, split: str, limit: int | None) -> list[Game]:
+        return [game(split, plan, number) for number, plan in enumerate(published[split])]
+
+    def generate(count: int, seed: int, split: str) -> list[Game]:
+        return [game(split, (7, 9, 8)[number % 3], number, "generated") for number in range(count)]
+
+    return replace(ALFWORLD, load=load, generate=generate)
+
+
+def test_places_kept_for_unseen_are_in_no_game_of_training():
+    found = games_by_place(spec(), Path(), {"train": 25, "seen": 2, "unseen": 2}, generated=20, seed=1)
+    plans = {split: {g.attributes["floor_plan"] for g in games} for split, games in found.items()}
+    assert plans == {"train": {7, 8}, "seen": {7, 8}, "unseen": {1}}
+    assert {split: len(games) for split, games in found.items()} == {"train": 25, "seen": 2, "unseen": 2}
+    assert sum(g.attributes["source"] == "generated" for g in found["train"]) == 20
+    assert {g.split for g in found["unseen"]} == {"unseen"}
+    assert all(games == sorted(games, key=lambda g: g.id) for games in found.values())
+
+
+def test_the_seed_draws_which():
+    counts = {"train": 13, "seen": 1, "unseen": 1}
+    drawn = {tuple(g.id for g in games_by_place(spec(), Path(), counts, 10, s)["train"]) for s in range(8)}
+    assert len(drawn) > 1
+    assert games_by_place(spec(), Path(), counts, 10, 3) == games_by_place(spec(), Path(), counts, 10, 3)
+
+
+@pytest.mark.parametrize(
+    ("counts", "generated", "says"),
+    [
+        ({"train": 6, "seen": 0, "unseen": 0}, 0, "games.train: 6 published games asked for, there are 5 in places of"),
+        ({"train": 0, "seen": 0, "unseen": 3}, 0, "games.unseen: 3 published games asked for, there are 2"),
+        ({"train": 5, "seen": 0, "unseen": 0}, 6, "games.train: 1 fewer than games.published.generated"),
+    ],
+)
+def test_more_games_than_there_are(counts, generated, says):
+    with pytest.raises(DataError, match=says):
+        games_by_place(spec(), Path(), counts, generated, seed=1)
+
+
+def test_a_world_without_places():
+    with pytest.raises(DataError, match=r"^games.published: textcraft has no published games by place"):
+        games_by_place(world_spec("textcraft"), Path(), {"train": 1, "seen": 0, "unseen": 0}, 0, 1)
+
+
+def test_the_spec_names_the_places_that_the_generator_keeps_for_unseen():
+    assert ALFWORLD.new_places == {number for room in ROOMS for number in floor_plans("unseen", room)}
