@@ -1,8 +1,9 @@
 """InversePRM: what separates an expert's turns from the learner's, without any outcome reward (paper A, InversePRM).
 
 With the implicit reward r(s,a) = Q(s,a) − γ E_{a'~π}[Q(s',a')], the PRM raises r on expert turns D⁺ and lowers it on
-learner turns D⁻. Nothing here reads ``reward`` and ``done``; an episode ends where its rows end. Turns that
-were replayed to where an episode starts were nobody's decision and are in neither class.
+learner turns D⁻. Nothing here reads the columns ``reward`` and ``done``; an episode ends where its rows end, or where
+it is cut (:mod:`agentprm_core.credit.cutting`). Turns that were replayed to where an episode starts were nobody's
+decision and are in neither class.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 import torch
 import torch.nn.functional as F
 
+from agentprm_core.credit.cutting import DEMONSTRATIONS, Cut
 from agentprm_core.credit.split import validation_games
 from agentprm_core.credit.turns import shards
 from agentprm_core.datasets import REPLAYED
@@ -102,6 +104,7 @@ def assemble_inverse(
     validation_share: float,
     seed: int,
     lost_only: bool = False,
+    cut: Cut | None = None,
 ) -> pa.Table:
     """D⁺ and D⁻ as rows of :data:`INVERSE`, sorted by dataset, game, episode, turn.
 
@@ -109,14 +112,14 @@ def assemble_inverse(
     for the state of each expert turn but the first. It is joined by name, so no row can slip against another. On
     learner turns a' is what the learner did next. D⁻ accumulates: pass the rollouts of all iterations so far in
     ``learner``. Both classes weigh the same on each side of the split. ``lost_only`` leaves the learners' won episodes
-    out, and is all that reads an outcome.
+    out, and is all that reads an outcome. ``cut``: where every episode is cut before anything else is read of it.
 
     Raises:
         FileNotFoundError: no shards.
         ValueError: an expert state without a resampled action or with two, turns that are missing or stand twice, a
             class without episodes on one side of the split.
     """
-    expert = _turns(demonstrations, 0)
+    expert = _turns(demonstrations, DEMONSTRATIONS, cut)
     sampled = cast(pl.DataFrame, pl.from_arrow(resampled.select(RESAMPLED.names)))
     twice = sampled.filter(sampled.select(_WHERE).is_duplicated())
     if len(twice):
@@ -135,7 +138,7 @@ def assemble_inverse(
             f"inverse: no action resampled at the state after {_name(lacking)} ({len(lacking)} such turns)"
         )
     positive = positive.with_columns(pl.when(~pl.col("terminal")).then(name) for name in _NEXT)  # not nobody's state
-    negative = [_turns(path, i + 1, lost_only) for i, path in enumerate(learner)]
+    negative = [_turns(path, i + 1, cut, lost_only) for i, path in enumerate(learner)]
     names = [name for name in INVERSE.names if name not in ("expert", "weight", "split")] + ["first"]
     rows = pl.concat([part.select(names) for part in (positive, *negative)])
     games = sorted(set(rows["game_id"]))
@@ -151,24 +154,33 @@ def assemble_inverse(
     return rows.to_arrow().select(INVERSE.names).cast(INVERSE)
 
 
-def _turns(paths: Path | Sequence[Path], dataset: int, lost_only: bool = False) -> pl.DataFrame:
+def _turns(paths: Path | Sequence[Path], dataset: int, cut: Cut | None, lost_only: bool = False) -> pl.DataFrame:
     """Decided turns with the episode's own next action. Outcomes are not among the columns."""
     found, episode = pl.scan_parquet(shards(paths)), ("game_id", "episode")
     if lost_only:
         found = found.filter(~pl.col("won").any().over(episode))
     rows = found.select(*_WHERE, "action", "reason", "method").sort(_WHERE).collect()
-    rows = rows.with_columns(
+    broken = rows.filter(pl.col("turn") != pl.int_range(pl.len()).over(episode))
+    if len(broken):
+        raise DataError(f"inverse: {_name(broken)}: turns of an episode must run 0, 1, 2 … without a gap")
+    rows = (rows if cut is None else _kept(rows, dataset, cut)).with_columns(
         pl.lit(dataset, pl.Int32).alias("dataset"),
         pl.col("action").shift(-1).over(episode).alias("next_action"),
         pl.col("reason").shift(-1).over(episode).alias("next_reason"),
-        (pl.int_range(pl.len()).over(episode)).alias("expected"),
         (pl.col("turn") == pl.len().over(episode) - 1).alias("terminal"),
     )
-    broken = rows.filter(pl.col("turn") != pl.col("expected"))
-    if len(broken):
-        raise DataError(f"inverse: {_name(broken)}: turns of an episode must run 0, 1, 2 … without a gap")
     decided = rows.filter(pl.col("method") != REPLAYED)
     return decided.with_columns(first=pl.col("turn") == pl.col("turn").min().over(episode))
+
+
+def _kept(rows: pl.DataFrame, dataset: int, cut: Cut) -> pl.DataFrame:
+    """The turns before each episode's cut."""
+    episode = ("game_id", "episode")
+    found = rows.group_by(episode, maintain_order=True).agg(start=(pl.col("method") == REPLAYED).sum())
+    lengths = [cut.length(dataset, *name_and_start) for name_and_start in found.iter_rows()]
+    ends = found.select(*episode, end=pl.Series(lengths, dtype=pl.Int64))
+    joined = rows.join(ends, on=episode, how="left", maintain_order="left")
+    return joined.filter(pl.col("turn") < pl.col("end")).drop("end")
 
 
 def _name(rows: pl.DataFrame) -> str:

@@ -1,5 +1,5 @@
 """Which of its own episodes a policy imitates: those that were won (rejection-sampling fine-tuning, RFT), or, where no
-outcome may be read, those that end as demonstrations do."""
+outcome may be read, those that end as demonstrations do, or those that ended early."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def expert_like(
     """Episodes whose last action scores at least what all but :data:`MISSED` of the demonstrations' last ones do, the
     first of those that did the same in the same game. Their outcomes are not read.
 
-    For InversePRM: Q(s,a) at a last turn is how much it is the expert's and not the learner's (paper A), and an
-    expert's last turn is the one that wins.
+    For InversePRM: Q(s,a) at a last turn is how much it is the expert's and not the learner's (paper A). Of whole
+    demonstrations that is the turn that wins; of those that are cut (:mod:`agentprm_core.credit.cutting`) it is any.
 
     Raises DataError where there is none.
     """
@@ -55,6 +55,19 @@ def expert_like(
             f"none of the {len(episodes)} episodes ends as demonstrations do (a score of {floor:.3g}, the highest is "
             f"{ends.max(initial=0):.3g}): nothing to imitate; set method.name to online_dpo"
         )
+    return _distinct(kept)
+
+
+def ended_early(episodes: Sequence[Episode], max_turns: int) -> list[Episode]:
+    """Episodes that ended before ``max_turns`` actions, the first of those that did the same in the same game. Neither
+    an outcome nor a PRM is read: the control of what :func:`expert_like` keeps, in a world that ends an episode when it
+    is won. A world that ends lost episodes too, or a context that is full, ends others early.
+
+    Raises DataError where there is none.
+    """
+    kept = [episode for episode in episodes if episode.length < max_turns]
+    if not kept:
+        raise DataError(f"none of the {len(episodes)} episodes ended before {max_turns} actions: nothing to imitate")
     return _distinct(kept)
 
 

@@ -7,9 +7,17 @@ than the rollouts'. With the default numbers the rollouts and searches of three 
 so the PRM chooses where it was not trained. Where a campaign has fewer games (``games.train``), searches meet the
 rollouts of this iteration or of earlier ones. The figure ``in_rollouts`` says for how many games that is so.
 
-**How it updates.** Supervised fine-tuning on the searched episodes that are kept: the won ones, or (``keeps:
-expert_like``) those whose last action the PRM scores as it does the demonstrations' last ones, which reads no outcome.
-The latter is for the critic ``inverse``: only its score of a last action is of the expert.
+**How it updates.** Supervised fine-tuning on the searched episodes that are kept (``keeps``):
+
+- ``won``: those that were won.
+- ``expert_like``: those whose last action the PRM scores as it does the demonstrations' last ones. This reads no
+  outcome, but it reads where episodes end, and many a world ends one when it is won.
+- ``expert_like_cut``: the same of episodes and demonstrations that are cut at a drawn length first, so that nothing
+  tells where they end. What is imitated are the cut episodes.
+- ``ended_early``: those that ended before their last action. A control: it reads no PRM, and no outcome by name.
+
+``expert_like`` and ``expert_like_cut`` are for the critic ``inverse``: only its score of a last action is of the
+expert.
 
 Departs from paper A, whose update is online DPO (:mod:`agentprm_core.methods.online_dpo`).
 """
@@ -25,9 +33,10 @@ from typing import Literal
 import pyarrow as pa
 
 from agentprm_core.config import Count, Share
+from agentprm_core.credit.cutting import DEMONSTRATIONS, SEARCHED, Cut
 from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_table
 from agentprm_core.draws import share_of
-from agentprm_core.improve.rft import expert_like, successes
+from agentprm_core.improve.rft import ended_early, expert_like, successes
 from agentprm_core.kept import kept
 from agentprm_core.methods.base import Collected, Given, Played, Updated
 from agentprm_core.methods.trust import trusted
@@ -54,8 +63,9 @@ class Config(UpdateConfig):
     """Training games that are searched."""
     search: str
     """How: ``beam_1x16`` keeps 1 node and draws 16 actions; ``best_of_16`` needs no clones of the world."""
-    keeps: Literal["won", "expert_like"]
-    """Which of the searched episodes are imitated."""
+    keeps: Literal["won", "expert_like", "expert_like_cut", "ended_early"]
+    """Which searched episodes are imitated: won ones, those that end as demonstrations do (whole or cut at a drawn
+    length), or those that ended before the last action."""
     replay: Share
     """Demonstrations as a share of the episodes visited."""
 
@@ -95,14 +105,30 @@ def collect(config: Config, given: Given) -> Collected:
 def update(config: Config, given: Given) -> Updated:
     """Imitation of the episodes that are kept."""
     searched = list(episodes_from_table(read_table(given.folders.collected, EPISODES)))
+    max_turns, figures = given.play.max_turns, {}
     if config.keeps == "won":
-        return imitate(config, given, successes(searched), config.replay)
-    demos = given.demonstrations
-    probed = demos[:: max(1, len(demos) // _PROBED)]
-    alike = expert_like(searched, probed, given.prm.model, given.prm.renderer, given.hardware.pass_tokens)
-    known = knows_an_end(searched, alike, given.play.max_turns)
-    updated = imitate(config, given, alike, config.replay)
-    return Updated(updated.model, updated.figures | known)
+        chosen = successes(searched)
+    elif config.keeps == "ended_early":
+        chosen = ended_early(searched, max_turns)
+    elif config.keeps == "expert_like_cut":
+        cut = Cut(max_turns, given.campaign_seed)
+        demos = [cut.episode(demo, DEMONSTRATIONS) for demo in _probed(given)]
+        parts = [cut.episode(episode, f"{SEARCHED} {given.iteration}") for episode in searched]
+        chosen = _expert_like(given, parts, demos)
+        figures["mean_actions_imitated"] = sum(episode.length for episode in chosen) / len(chosen)
+    else:
+        chosen = _expert_like(given, searched, _probed(given))
+        figures |= knows_an_end(searched, chosen, max_turns)
+    updated = imitate(config, given, chosen, config.replay)
+    return Updated(updated.model, updated.figures | figures)
+
+
+def _probed(given: Given) -> list[Episode]:
+    return given.demonstrations[:: max(1, len(given.demonstrations) // _PROBED)]
+
+
+def _expert_like(given: Given, searched: Sequence[Episode], demos: Sequence[Episode]) -> list[Episode]:
+    return expert_like(searched, demos, given.prm.model, given.prm.renderer, given.hardware.pass_tokens)
 
 
 def knows_an_end(searched: Sequence[Episode], alike: Sequence[Episode], max_turns: int) -> dict[str, int]:

@@ -10,7 +10,10 @@ outcomes.
 **How it learns.** BCE(σ(Q(s,a) − γ Q(s',a')), expert?), and Q(s,a) alone at the last turn. Gradients run through both
 Q.
 
-No outcome is read here. An episode of the world does end when it is won, so a last turn tells that much.
+No outcome is read here. ``ends`` says what a last turn tells. With ``told`` (paper A's setting) episodes are read to
+where the world ended them. A world that ends an episode when it is won tells of the win by that. With ``cut`` every
+episode, of experts and of learners, is cut at a drawn length first (:mod:`agentprm_core.credit.cutting`), so that it
+stops somewhere for no reason.
 
 Departs from the reference's code in that a' is joined to its state by name: there it is shifted by one row after each
 last turn. Classes are balanced by weights instead of throwing episodes away.
@@ -27,6 +30,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agentprm_core.credit.cutting import DEMONSTRATIONS, Cut
 from agentprm_core.credit.expert_and_learner import INVERSE, RESAMPLED, assemble_inverse
 from agentprm_core.datasets import episodes_from_table, read_table
 from agentprm_core.errors import DataError
@@ -53,28 +57,29 @@ class Config(CriticConfig):
 
     negatives: Literal["all", "lost"]
     """Which of the learners' episodes are D⁻: all of them, or those that were lost, which reads outcomes."""
-
-    def __post_init__(self) -> None:
-        if self.likelihood:
-            raise ValueError(f"likelihood: {self.likelihood} is not allowed: 0, as Q is no probability here")
+    ends: Literal["told", "cut"]
+    """Whether it is told where episodes end: ``told`` (paper A's setting), or ``cut``, where each episode is cut at a
+    length that is drawn without looking at it."""
 
 
 def label(config: Config, given: Given) -> Labels:
     """Rows of INVERSE: the turns of D⁺ and D⁻."""
+    cut = _cut(config, given)
     rows = assemble_inverse(
         given.folders.demos,
         list(given.folders.rollouts),
-        _resampled(given),
+        _resampled(given, cut),
         validation_share=given.validation_share,
         seed=given.campaign_seed,
         lost_only=config.negatives == "lost",
+        cut=cut,
     )
     return Labels(rows, _figures(rows), inverse_suite(rows))
 
 
 def train(config: Config, given: Given) -> TrainedPrm:
     """What was tried beside the held-out episodes, with its outcomes, measures the ranking only."""
-    train_side, held_out = inverse_episodes(given, lost_only=config.negatives == "lost")
+    train_side, held_out = inverse_episodes(config, given)
     hardware = given.hardware.settings(
         learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed
     )
@@ -91,22 +96,27 @@ def train(config: Config, given: Given) -> TrainedPrm:
     return TrainedPrm(model, figures, measured, "share of expert turns")
 
 
-def inverse_episodes(given: Given, *, lost_only: bool = False) -> Sides:
-    """Episodes of D⁺ and D⁻ as :func:`label` put them together. ``lost_only``: D⁻ has the lost ones.
+def _cut(config: Config, given: Given) -> Cut | None:
+    return Cut(given.play.max_turns, given.campaign_seed) if config.ends == "cut" else None
+
+
+def inverse_episodes(config: Config, given: Given) -> Sides:
+    """Episodes of D⁺ and D⁻ as :func:`label` put them together.
 
     Raises:
         DataError: rows of other episodes than lie there now.
     """
-    rows = read_table(given.folders.labels, INVERSE)
+    rows, cut = read_table(given.folders.labels, INVERSE), _cut(config, given)
     sides: Sides = ([], [])
     for dataset, path in enumerate((given.folders.demos, *given.folders.rollouts)):
         own = rows.filter(pc.equal(rows["dataset"], dataset))  # pyright: ignore[reportAttributeAccessIssue]: made at import
         game, number, split = (own[name].to_pylist() for name in ("game_id", "episode", "split"))
         after = list(zip(own["next_action"].to_pylist(), own["next_reason"].to_pylist()))
         weight_N, first = own["weight"].to_numpy(), 0
-        for episode in episodes_from_table(read_table(path, EPISODES)):
-            if lost_only and dataset and episode.won:
+        for whole in episodes_from_table(read_table(path, EPISODES)):
+            if config.negatives == "lost" and dataset and whole.won:
                 continue
+            episode = cut.episode(whole, dataset) if cut else whole
             end = first + episode.length - episode.start
             if end > len(after) or (game[first], number[first]) != (episode.game_id, episode.index):
                 raise _others(given, path)
@@ -126,7 +136,7 @@ def _others(given: Given, path: object) -> DataError:
     )
 
 
-def _resampled(given: Given) -> pa.Table:
+def _resampled(given: Given, cut: Cut | None) -> pa.Table:
     """Rows of RESAMPLED: what π_{i−1} would do at every demonstrated state but the first of each episode."""
     proposer = Proposer(
         given.policy,
@@ -136,7 +146,7 @@ def _resampled(given: Given) -> pa.Table:
         batch_tokens=_TOKENS,
     )
     found: dict[str, list] = {name: [] for name in RESAMPLED.names}
-    for numbered in _portions(read_table(given.folders.demos, EPISODES)):
+    for numbered in _portions(read_table(given.folders.demos, EPISODES), cut):
         seeds = [(given.seed, number) for number, _ in numbered]
         drawn = proposer.propose([demo for _, demo in numbered], 1, seeds)
         for (_, demo), of_demo in zip(numbered, drawn):
@@ -148,11 +158,11 @@ def _resampled(given: Given) -> pa.Table:
     return pa.table(found, schema=RESAMPLED)
 
 
-def _portions(demos: pa.Table) -> Iterator[list[tuple[int, Episode]]]:
-    """The demonstrations with their numbers, some at a time."""
+def _portions(demos: pa.Table, cut: Cut | None) -> Iterator[list[tuple[int, Episode]]]:
+    """The demonstrations, cut or whole, with their numbers, some at a time."""
     portion: list[tuple[int, Episode]] = []
-    for numbered in enumerate(episodes_from_table(demos)):
-        portion.append(numbered)
+    for number, demo in enumerate(episodes_from_table(demos)):
+        portion.append((number, cut.episode(demo, DEMONSTRATIONS) if cut else demo))
         if len(portion) == _PORTION:
             yield portion
             portion = []

@@ -16,7 +16,7 @@ Odd = tuple[str, object, str]
 
 def at_odds(params: Params) -> Iterator[Odd]:
     """Each such key of ``params``."""
-    for check in (_games, _exploring, _published_model, _groups, _labels, _compute, _loop, _searches):
+    for check in (_games, _exploring, _published_model, _groups, _labels, _keeps, _compute, _loop, _searches):
         yield from check(params)
 
 
@@ -73,10 +73,21 @@ def _labels(params: Params) -> Iterator[Odd]:
     if shaping and (branch.train_states or branch.random_states):
         allowed = "null, or set rollout.branch.train_states and random_states to 0: their values are not shaped"
         yield "critic.shaping", shaping.kind, allowed
-    if getattr(params.method, "keeps", None) == "expert_like" and params.critic.name != "inverse":
-        yield "method.keeps", "expert_like", "won, unless critic.name is inverse: only its last score is of the expert"
     if params.critic.name == "inverse" and getattr(params.method, "monitor", None):
         yield "method.monitor", "a monitor", "null with critic inverse: it compares with labels, and there are none"
+
+
+def _keeps(params: Params) -> Iterator[Odd]:
+    keeps, ends = getattr(params.method, "keeps", ""), getattr(params.critic, "ends", None)
+    if not keeps.startswith("expert_like"):
+        return
+    if params.critic.name != "inverse":
+        allowed = "won or ended_early, unless critic.name is inverse: only its last score is of the expert"
+        yield "method.keeps", keeps, allowed
+    elif keeps == "expert_like" and ends == "cut":
+        yield "method.keeps", keeps, "expert_like_cut with critic.ends cut, else it reads where episodes end"
+    elif keeps == "expert_like_cut" and ends == "told":
+        yield "method.keeps", keeps, "expert_like with critic.ends told: that PRM was told where episodes end"
 
 
 def _compute(params: Params) -> Iterator[Odd]:

@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from agentprm_core.credit.cutting import Cut
 from agentprm_core.datasets import episodes_from_table
 from agentprm_core.draws import share_of
+from agentprm_core.errors import DataError
 from agentprm_core.expectations import Check
 from agentprm_core.improve import rft
 from agentprm_core.methods import expert_iteration, update_base
@@ -141,6 +143,43 @@ def test_what_ends_as_demonstrations_do_is_imitated_whatever_its_outcome(imitati
         "imitated": 2, "demonstrations": 0, "out_of_actions": 1, "out_of_actions_imitated": 1,
     }  # fmt: skip
     assert "1 of the 1 episodes that ran out of actions are imitated" in capsys.readouterr().out
+
+
+def test_what_ended_early_is_imitated_without_a_prm(imitation):
+    """Whatever its outcome: a world may end lost episodes too."""
+    searched = [replace(WON, game_id=f"game/{n}", won=n == 0) for n in range(3)]
+    searched[2] = replace(searched[2], turns=WON.turns * 30)
+    write_episodes(imitation.folders.collected, searched)
+    imitation.__dict__["prm"] = None
+    updated = update(replace(CONFIG, keeps="ended_early"), imitation)
+    assert [episode.game_id for episode in updated.model] == ["game/0", "game/1"]
+    assert updated.figures == {"imitated": 2, "demonstrations": 0}
+    write_episodes(imitation.folders.collected, searched[2:])
+    with pytest.raises(DataError, match="none of the 1 episodes ended before 30 actions: nothing to imitate"):
+        update(replace(CONFIG, keeps="ended_early"), imitation)
+
+
+def test_where_nothing_tells_an_end_cut_episodes_are_held_against_cut_demonstrations(imitation, monkeypatch):
+    """And what is imitated is cut too. The end of no episode is scored but where the cut comes after it."""
+    turns = tuple(WON.turns[0]._replace(action=f"go to place {t}") for t in range(30))
+    searched = [replace(WON, game_id=f"game/{n}", turns=turns[: 30 - 20 * (n % 2)]) for n in range(20)]
+    demos = [replace(WON, game_id=f"demo/{n}", turns=turns[:15]) for n in range(20)]
+    write_episodes(imitation.folders.collected, searched)
+    write_episodes(imitation.folders.demos, demos)
+    scored = []
+
+    def score(prm, renderer, episodes, tokens):
+        scored.append([episode.length for episode in episodes])
+        return [np.array([float(len(scored) == 2 or n % 4 == 0)]) for n in range(len(episodes))]
+
+    monkeypatch.setattr(rft, "score_episodes", score)
+    updated = update(replace(CONFIG, keeps="expert_like_cut"), imitation)
+    cut = Cut(30, imitation.campaign_seed)
+    lengths = [cut.episode(episode, "searched 1").length for episode in sorted(searched, key=lambda e: e.game_id)]
+    assert scored[0] == lengths and len(set(lengths)) > 5
+    assert scored[1] == [cut.episode(demo, 0).length for demo in sorted(demos, key=lambda e: e.game_id)]
+    assert [episode.length for episode in updated.model] == lengths[::4]
+    assert updated.figures["mean_actions_imitated"] == sum(lengths[::4]) / 5
 
 
 @pytest.mark.parametrize(("imitated", "said"), [(1, False), (2, True)])

@@ -167,7 +167,7 @@ def _grpo(data):
             False,
         ),
         (
-            lambda data: inverse.train(inverse.Config(name="inverse", negatives="all", **CRITIC), data),
+            lambda data: inverse.train(inverse.Config(name="inverse", negatives="all", ends="told", **CRITIC), data),
             (inverse, "train_inverse"),
             False,
         ),
@@ -182,7 +182,7 @@ def test_training_is_shared_by_the_processes_asked_for(train, trainer, alone, tm
 
     monkeypatch.setattr(*trainer, asked)
     monkeypatch.setattr(monte_carlo, "labelled_sides", lambda *_, **__: ([], []))
-    monkeypatch.setattr(inverse, "inverse_episodes", lambda _, **__: ([], []))
+    monkeypatch.setattr(inverse, "inverse_episodes", lambda *_: ([], []))
     several = replace(HARDWARE, processes=2, sharding="fsdp2", pass_tokens=16)
     data = know(given(tmp_path, hardware=several), trainee=toy.policy(), prm=None, episodes=[WON])
     with pytest.raises(Asked) as settings:

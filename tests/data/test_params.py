@@ -65,7 +65,7 @@ def test_there_are_few_keys():
         ("method.search", "greedy", "method.search: 'greedy' is not allowed: a search, as beam_1x16"),
         ("method.search", "beam_200x2", "method.search: 'beam_200x2' is not allowed: a beam of at most compute.slots,"),
         ("method.search", "beam_1x1", "method.search: beam_1x1: of one sample nothing is chosen"),
-        ("method.keeps", "expert_like", "method.keeps: 'expert_like' is not allowed: won, unless critic.name is inv"),
+        ("method.keeps", "expert_like", "method.keeps: 'expert_like' is not allowed: won or ended_early, unless cri"),
         ("evaluate.decoding", [], "evaluate.decoding: () is not allowed: at least one way of playing"),
         ("evaluate.decoding", ["greedily"], "evaluate.decoding: 'greedily' is not allowed: one of greedy, sample, bes"),
         ("evaluate.decoding", ["beam_200x2"], "evaluate.decoding: 'beam_200x2' is not allowed: a beam of at most"),
@@ -106,7 +106,7 @@ def overridden_plainly(raw: dict, changes: dict) -> None:
 @pytest.mark.parametrize(
     ("profiles", "changes", "message"),
     [
-        (["inverse"], {"critic": {"likelihood": 0.3}}, "critic.likelihood: 0.3 is not allowed: 0, as Q is no prob"),
+        (["inverse"], {"critic": {"ends": "never"}}, "critic.ends: 'never' is not allowed: should be 'told' or 'cut'"),
         (["grpo"], {"rollout": {"episodes_per_game": 1}}, "rollout.episodes_per_game: 1 is not allowed: at least 2"),
         (["gigpo"], {"rollout": {"episodes_per_game": 1}}, "rollout.episodes_per_game: 1 is not allowed: at least 2"),
         (["loop"], {"rollout": {"episodes_per_game": 1}}, "rollout.episodes_per_game: 1 is not allowed: at least 2"),
@@ -131,6 +131,24 @@ def test_what_one_choice_excludes_is_refused_beside_it(profiles, changes, messag
     raw = raw_params(*profiles)
     validate(raw, "params.yaml")
     assert said_of(overridden(raw, changes)).startswith(f"params.yaml: {message}")
+
+
+@pytest.mark.parametrize(
+    ("ends", "keeps", "allowed"),
+    [
+        ("told", "expert_like_cut", "expert_like with critic.ends told: that PRM was told where episodes end"),
+        ("cut", "expert_like", "expert_like_cut with critic.ends cut, else it reads where episodes end"),
+        ("told", "expert_like", None), ("cut", "expert_like_cut", None), ("told", "ended_early", None),
+        ("cut", "won", None),
+    ],
+)  # fmt: skip
+def test_what_is_kept_reads_no_more_of_the_ends_than_the_prm(ends, keeps, allowed):
+    method = RAW["method"] | {"keeps": keeps}
+    raw = raw_params("inverse", critic={"ends": ends, "likelihood": 0.3}) | {"method": method}
+    if allowed is None:
+        assert validate(raw, "params.yaml").critic.likelihood == 0.3
+    else:
+        assert said_of(raw) == f"params.yaml: method.keeps: {keeps!r} is not allowed: {allowed}"
 
 
 MONITOR = {"every": 5, "episodes": 8, "auditor": False, "games": 0, "stop": False}

@@ -86,11 +86,11 @@ def branches(played: list[Episode]) -> pa.Table:
     return pa.table(dict(zip(BRANCHES.names, map(list, zip(*rows)))), schema=BRANCHES)
 
 
-def run(folder: Path, noise: int | None, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+def run(folder: Path, noise: int | None, monkeypatch: pytest.MonkeyPatch, ends: str = "told") -> dict[str, bytes]:
     """Bytes of all that label and prm wrote in two iterations, but for the figures that measure."""
     folder.mkdir()
     monkeypatch.chdir(folder)
-    write_params(folder)
+    write_params(folder, critic={"ends": ends})
     write_data(noise)
     before = set(folder.rglob("*"))
     for i in ("1", "2"):
@@ -109,6 +109,17 @@ def test_two_iterations_and_no_outcome_is_read(tmp_path, monkeypatch):
     assert "data/checkpoints/prm/2/model.safetensors" in plain
     assert "data/metrics/stages/label-2.json" in plain
     assert run(tmp_path / "noisy", 7, monkeypatch) == plain
+
+
+def test_cut_episodes_are_learnt_from_in_two_iterations(tmp_path, monkeypatch):
+    """The same cuts in both, and no outcome is read either."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    plain = run(tmp_path / "plain", None, monkeypatch, ends="cut")
+    first, second = (read_table(layout.labels(i), INVERSE).to_pandas() for i in (1, 2))
+    demos = read_table(layout.DEMOS, EPISODES)
+    assert (first["dataset"] == 0).sum() < demos.num_rows and first[first["dataset"] == 0]["terminal"].sum() == 40
+    assert list(second[second["dataset"] < 2]["turn"]) == list(first["turn"])
+    assert run(tmp_path / "noisy", 7, monkeypatch, ends="cut") == plain
 
 
 def what_was_learnt_from():

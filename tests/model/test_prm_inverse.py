@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from agentprm_core.credit.expert_and_learner import inverse_loss
+from agentprm_core.policy.models import embedding_of
 from agentprm_core.prm.inverse_train import InverseEpisode, InverseSettings, inverse, inverse_row, train_inverse
 from agentprm_core.prm.losses import prm_objective
-from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.model import likelihood_weight, new_prm
 from agentprm_core.prm.score import score_actions
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.packing import pack
@@ -25,13 +26,19 @@ def renderer():
 
 
 def plain_score(prm, renderer, turns, action):
-    """The logit of one (state, action) as a row of its own."""
-    ids = renderer.episode([*turns[:-1], turns[-1]._replace(action=action)]).input_ids
-    return prm(input_ids=torch.tensor([ids])).logits[0, -1, 0]
+    """The logit of one (state, action) as a row of its own: w·h + κ log π_φ(a|s)."""
+    rendered = renderer.episode([*turns[:-1], turns[-1]._replace(action=action)])
+    ids = torch.tensor([rendered.input_ids])
+    out = prm(input_ids=ids, output_hidden_states=True)
+    said_LV = (out.hidden_states[-1][0] @ embedding_of(prm).weight.T).log_softmax(-1)
+    own = range(rendered.action_starts[-1], rendered.action_ends[-1] + 1)
+    return out.logits[0, -1, 0] + likelihood_weight(prm) * sum(said_LV[at - 1, ids[0, at]] for at in own)
 
 
-def test_loss_and_gradient_are_those_of_plain_rows(renderer):
-    prm = new_prm(text_world.small_model(renderer, seed=1)).eval()
+@pytest.mark.parametrize("likelihood", [0.0, 0.3])
+def test_loss_and_gradient_are_those_of_plain_rows(renderer, likelihood):
+    """With the likelihood in Q too."""
+    prm = new_prm(text_world.small_model(renderer, seed=1), likelihood).eval()
     torch.manual_seed(2)
     torch.nn.init.normal_(prm.score.weight, std=1.0)
     expert = text_world.play(5, 0, skill=0.3)
