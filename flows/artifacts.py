@@ -21,9 +21,7 @@ from flows.graph import GraphStage
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.gates import GATES
-from tasks.frame.params import load_params
 from tasks.frame.secrets import redacted
-from tasks.frame.stage import read_json
 from tasks.frame.tracking import MLFLOW_TRAINING, campaign_id, is_remote, tracking_uri
 from tasks.report.text import iteration_report, refused_lines
 
@@ -74,11 +72,17 @@ def publish_stages(page: str, runs: Sequence[StageRun]) -> None:
     )
 
 
+def _campaign() -> str:
+    """The id of the campaign that runs here: that of its snapshot, else of the parameters."""
+    if named := os.environ.get("AGENTPRM_CAMPAIGN"):
+        return named
+    from tasks.frame.params import load_params  # torch, which takes seconds
+
+    return campaign_id(load_params().as_dict())
+
+
 def _orchestration_seconds(run: StageRun) -> float:
-    timing = read_timing(run.stage)
-    if run.outcome == "UpToDate" or timing is None:
-        return run.status_seconds + run.repro_seconds
-    return run.status_seconds + run.repro_seconds - (timing["seconds"] - timing["orchestration"])
+    return run.status_seconds + run.repro_seconds - (run.work_seconds or 0.0)
 
 
 def publish_mlflow_link(page: str, run: str) -> None:
@@ -101,7 +105,7 @@ def _run(task: str, number: int | None) -> tuple[str, str] | None:
 
     prepare()
     try:
-        return find_run(campaign_id(load_params().as_dict()), task, number)
+        return find_run(_campaign(), task, number)
     except Exception as error:  # whatever ails MLflow, the flow did its work
         get_run_logger().warning("no link to MLflow: %s", redacted(str(error)))
         return None
@@ -137,21 +141,22 @@ def publish_report(number: int, stages: Sequence[GraphStage]) -> None:
     if layout.outcomes(number) not in evaluated:
         return
     from agentprm_core.comparing import compared, prm_adds
+    from tasks.frame.params import load_params
     from tasks.report.added import adds_report
 
-    timings = [read_timing(stage.name) for stage in stages]
+    timings = [read_timing(stage.name, _campaign()) for stage in stages]
     seconds = None if None in timings else sum(timing["seconds"] for timing in timings)
     outcomes = pa.concat_tables(read_table(path, OUTCOMES) for path in evaluated)
     rows, added = compared(outcomes), adds_report(number, prm_adds(outcomes), load_params())
     slugs = [stage.name.replace("@", "-") for stage in stages]
-    figures = {slug: read_json(path) for slug in slugs if (path := layout.metrics(slug)).exists()}
+    figures = {slug: json.loads(path.read_text()) for slug in slugs if (path := layout.metrics(slug)).exists()}
     text = iteration_report(number, [{**row, "seconds": seconds} for row in rows], figures, added)
     create_markdown_artifact(key=f"iteration-{number}-report", markdown=text)
 
 
 def publish_iterations_table() -> None:
     """``campaign-iterations``: success of every policy, with its interval."""
-    found = read_json(layout.ITERATIONS)
+    found = json.loads(layout.ITERATIONS.read_text())
     rows = [{name: row[name] for name in _ITERATION_COLUMNS} for row in found]
     said = ". ".join(["Success by iteration, 95 % intervals", *refused_lines(found)])
     create_table_artifact(key="campaign-iterations", table=rows, description=said)

@@ -156,7 +156,7 @@ def _seed(seed: int | str | None, name: str) -> list[str]:
 def _inside(taken: Snapshot) -> Iterator[None]:
     """In the worktree, with the environment of its stages."""
     before = dict(os.environ)
-    os.environ.update(snapshot.stage_variables(taken.checkout, taken.root))
+    os.environ.update(snapshot.stage_variables(taken.checkout, taken.root, taken.campaign))
     try:
         with contextlib.chdir(taken.root):
             yield

@@ -24,8 +24,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.states import Completed, State
 
+from flows import gpus
 from flows.graph import GraphStage
 from flows.leash import leashed, let_go
+from tasks.frame.clock import newest_timing
 
 TAIL_LINES = 20
 """Lines of a failed stage's output that its error repeats."""
@@ -62,6 +64,8 @@ class StageRun:
     """Asking DVC whether it was stale."""
     repro_seconds: float
     """``dvc repro`` from start to end, DVC's own share included; 0 for a fresh stage."""
+    work_seconds: float | None = None
+    """Of these the stage's own work; None where it did not say."""
 
 
 def dvc_command(*arguments: str) -> list[str]:
@@ -126,6 +130,14 @@ def reproduce(
     return list(tail)
 
 
+def work_seconds(stage: str, since: float) -> float | None:
+    """Of the stage's run here after ``since`` (seconds of the wall clock), without orchestration; None where it has not
+    said."""
+    timing = newest_timing(stage)
+    ran = timing is not None and timing["ended"] >= since
+    return timing["seconds"] - timing["orchestration"] if ran else None
+
+
 def end_all() -> None:
     """Let go of every stage that runs in a thread of this process; each thread then raises StageFailed."""
     for running in list(_RUNNING):
@@ -143,7 +155,7 @@ def worth_a_retry(task: object, run: object, state: State) -> bool:
     """Prefect asks before each retry: not where the same again would end the same way."""
     try:
         state.result()
-    except StageRefused:
+    except (StageRefused, gpus.NotSoMany):
         return False
     except Exception:
         return True
@@ -157,14 +169,15 @@ def run_stage(stage: GraphStage, hours: float = HOURS) -> State[StageRun]:
     Raises StageFailed, naming the stage and repeating the end of its output.
     """
     log = get_run_logger()
-    start = time.monotonic()
+    start, begun = time.monotonic(), time.time()
     fresh = is_fresh(stage.name)
     asked = time.monotonic()
     if fresh:
         outcome = "UpToDate"
         message = "nothing to do"
     else:
-        reproduce(stage.name, log.info, hours)
+        with gpus.taken(stage, Path.cwd()):
+            reproduce(stage.name, log.info, hours)
         outcome = "Completed"
         message = f"ran in {time.monotonic() - asked:.1f} s"
     run = StageRun(
@@ -172,5 +185,6 @@ def run_stage(stage: GraphStage, hours: float = HOURS) -> State[StageRun]:
         outcome=outcome,
         status_seconds=asked - start,
         repro_seconds=0.0 if fresh else time.monotonic() - asked,
+        work_seconds=None if fresh else work_seconds(stage.name, begun),
     )
     return Completed(name=outcome, message=message, data=run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,14 +15,9 @@ RETRY_DELAY_SECONDS = 10
 
 
 def staged(task: Task, stage: GraphStage, retries: int) -> Task:
-    """``task`` for this stage, tried again ``retries`` times.
-
-    A stage tagged ``gpu`` takes a slot of the tag limit ``gpu``, but only where the run was given a device
-    (CUDA_VISIBLE_DEVICES, from the GPU work pool): on processors there is nothing to share out.
-    """
-    device = bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    tags = [tag for tag in stage.tags if device or tag != "gpu"]
-    return task.with_options(tags=tags, retries=retries, retry_delay_seconds=RETRY_DELAY_SECONDS)
+    """``task`` for this stage, tried again ``retries`` times. Its tags are shown; what counts GPUs is
+    :mod:`flows.gpus`."""
+    return task.with_options(tags=list(stage.tags), retries=retries, retry_delay_seconds=RETRY_DELAY_SECONDS)
 
 
 def run_stages(page: str, stages: Sequence[GraphStage], retries: int, hours: float = HOURS) -> list[StageRun]:

@@ -19,6 +19,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
 from flows import automations
+from flows.gpus import LIMIT
 
 CPU_POOL = "agentprm-cpu"
 GPU_POOL = "agentprm-gpu"
@@ -35,24 +36,27 @@ def _provide_pool(client: SyncPrefectClient, name: str, description: str, limit:
 
 
 def provision(gpus: int | None = None) -> None:
-    """Work pools, the tag limit ``gpu`` and the automations.
+    """Work pools, the limit ``gpu`` and the automations.
 
-    ``gpus``: how many the pool and the tag share out; None leaves that as it is, and is 1 on a new server. The pool of
-    processors has no limit: a worker has its own (``prefect worker start --limit 1``), so each host adds its share.
+    ``gpus``: how many the pool and the limit share out; None leaves that as it is, and is 1 on a new server. The pool
+    of processors has no limit: a worker has its own (``prefect worker start --limit 1``), so each host adds its
+    share.
     """
     with get_client(sync_client=True) as client:
         _provide_pool(client, CPU_POOL, "Runs on the processors of whichever worker is free.", None, anew=True)
         _provide_pool(client, CAMPAIGN_POOL, "Campaigns whose stages run on workers: they wait.", None, anew=True)
-        about = "Runs on the GPU that CUDA_VISIBLE_DEVICES names, of the worker or in the job variables."
+        about = "Runs on the GPU that CUDA_VISIBLE_DEVICES of the worker names: one worker a GPU."
         _provide_pool(client, GPU_POOL, about, gpus or 1, anew=gpus is not None)
         if gpus is not None or not _limited(client):
-            client.create_concurrency_limit(tag="gpu", concurrency_limit=gpus or 1)
+            client.upsert_global_concurrency_limit_by_name(LIMIT, gpus or 1)
+        with suppress(ObjectNotFound):  # of a version that counted tags: a run would be counted twice
+            client.delete_concurrency_limit_by_tag("gpu")
         automations.install(client)
 
 
 def _limited(client: SyncPrefectClient) -> bool:
     with suppress(ObjectNotFound):
-        client.read_concurrency_limit_by_tag("gpu")
+        client.read_global_concurrency_limit_by_name(LIMIT)
         return True
     return False
 
@@ -64,6 +68,8 @@ def deploy() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Work pools, limits, automations, deployments.")
-    parser.add_argument("--gpus", type=int, help="GPUs to share out (the limit of pool and tag); else as it is")
+    parser.add_argument(
+        "--gpus", type=int, help="GPUs to share out (the limit of the pool and of stages); else as it is"
+    )
     provision(parser.parse_args().gpus)
     deploy()

@@ -23,7 +23,7 @@ import yaml
 from dvc.repo import Repo
 
 from agentprm_core.datasets import atomic_write
-from tasks.frame.profile import apply
+from tasks.frame.home import HOME
 
 CAMPAIGNS = Path(".scratch/campaigns")
 """In the checkout: a folder a campaign, with the worktree of its flow and one of each stage that a worker runs."""
@@ -200,6 +200,8 @@ def _take(checkout: Path, root: Path, branch: str, words: Sequence[str]) -> None
     remove(checkout, root)
     git(checkout, "worktree", "add", "--quiet", "--detach", str(root), commit)
     if words:
+        from tasks.frame.profile import apply  # torch, which takes seconds
+
         try:
             apply(words, root)
         except BaseException:
@@ -229,8 +231,10 @@ def _title(words: Sequence[str]) -> str:
     return f"Parameters: {' '.join(words)}"
 
 
-def stage_variables(checkout: Path, root: Path) -> dict[str, str]:
-    """The environment of stages that run in the worktree ``root``: its modules, and the checkout's MLflow database."""
+def stage_variables(checkout: Path, root: Path, campaign: str) -> dict[str, str]:
+    """The environment of stages that run in the worktree ``root``: its modules, the checkout's MLflow database and
+    spool, and one campaign in MLflow wherever they run."""
     path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     store = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{checkout.resolve() / 'mlflow.db'}")
-    return {"PYTHONPATH": path, "MLFLOW_TRACKING_URI": store}
+    of = {HOME: str(checkout.resolve()), "AGENTPRM_CAMPAIGN": campaign}
+    return {"PYTHONPATH": path, "MLFLOW_TRACKING_URI": store, **of}

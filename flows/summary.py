@@ -8,12 +8,15 @@ from pathlib import Path
 from flows.graph import read_graph
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
+from tasks.frame.params import load_params
+from tasks.frame.tracking import campaign_id
 from tasks.report.text import iterations_text
 
 
 def main() -> None:
     """Print them. Raises FileNotFoundError when ``compare`` has not run."""
-    timings = {stage.name: read_timing(stage.name) for stage in read_graph(Path.cwd())}
+    campaign = campaign_id(load_params().as_dict())
+    timings = {stage.name: read_timing(stage.name, campaign) for stage in read_graph(Path.cwd())}
     print(iterations_text(json.loads(layout.ITERATIONS.read_text()), timings))
     print("\nPrefect: make ui, then http://127.0.0.1:4200\nMLflow:  make ui, then http://127.0.0.1:5000")
 

@@ -20,12 +20,12 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.logging import get_run_logger
 
-from flows import snapshot
-from flows.dvc_join import HOURS, StageRun, reproduce
+from flows import gpus, snapshot
+from flows.dvc_join import HOURS, StageRun, reproduce, work_seconds
 from flows.graph import GraphStage, read_graph
 from flows.mirror import mirror
 from flows.snapshot import LOCK, SnapshotError
-from tasks.frame.stage import SCRATCH
+from tasks.frame.layout import SCRATCH
 
 ENTRY = "dvc-lock"
 """Key of the artifact that hands back what DVC wrote of the stage."""
@@ -38,7 +38,7 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
     Raises SnapshotError where the snapshot cannot be had here, and what :func:`flows.dvc_join.reproduce` raises.
     """
     checkout, log = Path.cwd(), get_run_logger()
-    begun = time.monotonic()
+    begun, started = time.monotonic(), time.time()
     _require(checkout, campaign, commit, remote)
     folder = checkout / snapshot.CAMPAIGNS / campaign
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,21 +47,23 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
     with snapshot.held(root.with_suffix(".pid"), "", wait=True) as lock:
         snapshot.worktree(checkout, root, commit)
         same_packages(root)
-        with contextlib.chdir(root), _tracked_in(checkout):
+        with contextlib.chdir(root), _tracked_in(checkout, campaign):
             ready = _pull(root, stage)
             portions = mirror(root, campaign, stage, root / SCRATCH / stage)
             if brought := portions.fetch():
                 log.info(f"{brought} files of a run before are here to go on from")
             pulled = time.monotonic()
-            with portions.watching(log.warning):
+            with gpus.taken(ready, root), portions.watching(log.warning):
                 said = reproduce(ready.name, log.info, hours, "--pull", "--allow-missing", lock=lock)
             ended = time.monotonic()
             entry = snapshot.read_entry(root / LOCK, stage)
             with Repo(str(root)) as repo:
                 repo.push(targets=[stage], run_cache=True)
             portions.clear()
-        fresh = any("didn't change, skipping" in line for line in said)
+            fresh = any("didn't change, skipping" in line for line in said)
+            worked = None if fresh else work_seconds(stage, started)
         run = {"stage": stage, "outcome": "UpToDate" if fresh else "Completed", "repro_seconds": ended - pulled}
+        run["work_seconds"] = worked
         run["status_seconds"] = pulled - begun + time.monotonic() - ended
         create_markdown_artifact(key=ENTRY, markdown=json.dumps({"entry": entry, "run": run}))
         snapshot.remove(checkout, root)
@@ -129,10 +131,10 @@ def _pull(root: Path, stage: str) -> GraphStage:
 
 
 @contextlib.contextmanager
-def _tracked_in(checkout: Path):
+def _tracked_in(checkout: Path, campaign: str):
     """MLflow's database is the checkout's where no server is named, and stages import the worktree's modules."""
     before = dict(os.environ)
-    os.environ.update(snapshot.stage_variables(checkout, Path.cwd()))
+    os.environ.update(snapshot.stage_variables(checkout, Path.cwd(), campaign))
     try:
         yield
     finally:

@@ -32,7 +32,7 @@ def work(stage: Stage) -> None:
     outcomes = pa.concat_tables(read_table(layout.outcomes(i), OUTCOMES) for i in iterations)
     rows = compared(outcomes)
     for row in rows:
-        row |= campaign.budget_of(row["iteration"]) | {"seconds": campaign.seconds_of(row["iteration"])}
+        row |= campaign.budget_of(row["iteration"]) | {"seconds": campaign.seconds_of(row["iteration"], stage.campaign)}
         row["refused"] = campaign.refused(row["iteration"])
     write_json(rows, layout.ITERATIONS)
     decide = deciding(rows, stage.params.evaluate.decoding[0])
@@ -52,7 +52,7 @@ def work(stage: Stage) -> None:
         told_of = traces(looked.games, looked.shown, looked.why)
         stage.tracker.call(LOG_TRACES, traces=told_of, prms=list(looked.prms))
     ran = [name for i in iterations for name in campaign.stages_of(i)]
-    print(iterations_text(rows, {name: read_timing(name) for name in ran}), flush=True)
+    print(iterations_text(rows, {name: read_timing(name, stage.campaign) for name in ran}), flush=True)
     print(f"\n{adds_text(added, stage.params)}\n\n{champion_text(champion, chosen, told)}", flush=True)
     print(f"report: {layout.REPORTS / overview.PAGE}, games to look at: {layout.GALLERY / 'index.html'}", flush=True)
     with stage.tracking():

@@ -11,9 +11,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from tasks.frame.home import spool_folder
 from tasks.frame.secrets import hide_credentials
 from tasks.frame.sender import Away, flush, prepare
-from tasks.frame.spool import SPOOL
 
 
 def main(prog: str = "python -m tasks.commands.flush_tracking", arguments: Sequence[str] | None = None) -> None:
@@ -24,7 +24,7 @@ def main(prog: str = "python -m tasks.commands.flush_tracking", arguments: Seque
     try:
         count = flush()
     except Away as away:
-        sys.exit(f"MLflow is away ({away}): {len(list(SPOOL.glob('*.jsonl')))} files stay in {SPOOL}")
+        sys.exit(f"MLflow is away ({away}): {len(list(spool_folder().glob('*.jsonl')))} files stay in {spool_folder()}")
     print(f"sent what {count} stages had to say")
 
 

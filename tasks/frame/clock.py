@@ -1,7 +1,7 @@
 """Where a stage's wall-clock goes: its own work, and the orchestration around it.
 
 Times never enter a DVC out, whose bytes must not depend on the clock. They lie in ``.scratch/timings`` beside it, one
-file a stage, from its last run on this machine.
+file a campaign and stage, from its last run on this machine.
 """
 
 from __future__ import annotations
@@ -50,15 +50,22 @@ class Clock:
         }
 
 
-def write_timing(stage: str, report: dict[str, float]) -> None:
-    with atomic_write(TIMINGS / f"{stage}.json") as aside:
+def write_timing(stage: str, campaign: str, report: dict[str, float]) -> None:
+    with atomic_write(TIMINGS / campaign / f"{stage}.json") as aside:
         aside.write_text(json.dumps({**report, "ended": time.time()}, indent=2) + "\n")
 
 
-def read_timing(stage: str) -> dict[str, float] | None:
-    """What :func:`write_timing` wrote, or None for a stage that never ran here (its outs came from a cache)."""
-    path = TIMINGS / f"{stage}.json"
+def read_timing(stage: str, campaign: str) -> dict[str, float] | None:
+    """What :func:`write_timing` wrote, or None for a stage that did not run here in this campaign: its outs came from a
+    cache. ``campaign`` is its id (:func:`tasks.frame.tracking.campaign_id`)."""
+    path = TIMINGS / campaign / f"{stage}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def newest_timing(stage: str) -> dict[str, float] | None:
+    """Of the stage's last run here, whichever campaign that was; None where there was none."""
+    written = [json.loads(path.read_text()) for path in TIMINGS.glob(f"*/{stage}.json")]
+    return max(written, key=lambda timing: timing["ended"], default=None)
 
 
 def _launch_seconds(started: float) -> float:
@@ -66,7 +73,7 @@ def _launch_seconds(started: float) -> float:
     dvc = next((p for p in psutil.Process(os.getpid()).parents() if _is_dvc(p)), None)
     if dvc is None:
         return 0.0
-    ends = [json.loads(path.read_text())["ended"] for path in TIMINGS.glob("*.json")]
+    ends = [json.loads(path.read_text())["ended"] for path in TIMINGS.glob("*/*.json")]
     # a process's start is counted from boot, an end by the wall clock: an end may seem to lie after the next start
     return max(0.0, started - max([dvc.create_time(), *ends]))
 

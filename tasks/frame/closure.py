@@ -43,6 +43,7 @@ NO_EFFECT = {
     "tasks.frame.champion": "what MLflow is told of policies that compete",
     "tasks.frame.clock": "seconds go to MLflow and to .scratch/timings",
     "tasks.frame.gatekeeper": "a process that asks the gates; what is expected is in agentprm_core.suites",
+    "tasks.frame.home": "where MLflow's database and spool are",
     "tasks.frame.lineage": "what MLflow is told of a policy's origin",
     "tasks.frame.mlflow_store": "writes to MLflow alone",
     "tasks.frame.odds": "refuses values of params.yaml, and never changes one",

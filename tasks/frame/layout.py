@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-DATA = Path("data")
+DATA, SCRATCH = Path("data"), Path(".scratch")
 SPLITS = ("train", "seen", "unseen")
 METRICS, PLOTS, REPORTS, GALLERY = DATA / "metrics", DATA / "plots", DATA / "reports", DATA / "gallery"
 ITERATIONS = METRICS / "iterations.json"

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from tasks.frame.spool import SPOOL
-from tasks.frame.tracking import EXPERIMENT, tracking_uri
+from tasks.frame.home import home, spool_folder
+from tasks.frame.tracking import EXPERIMENT, is_remote, tracking_uri
 
 ENDS = ("FINISHED", "FAILED", "KILLED")
 _NAMES = re.compile(r"[^\w\-. /:]")
@@ -43,7 +43,7 @@ class Store:
         """The campaign's run and the iteration's, which are there or are made, and a run of this very stage."""
         of = {"campaign": campaign}
         with _one_at_a_time():
-            top = self._one(of | {"stage": "campaign"}, f"campaign {campaign[:6]}", at, tags)
+            top = self._one(of | {"stage": "campaign"}, f"campaign {_short(campaign)}", at, tags)
             self._params(top, params)
             parent = top
             if iteration is not None:
@@ -206,6 +206,11 @@ def metric_name(name: str) -> str:
     return _NAMES.sub("_", name.replace("@", "_at_"))
 
 
+def _short(campaign: str) -> str:
+    """A name as it is; of a digest the first digits."""
+    return campaign[:6] if re.fullmatch("[0-9a-f]{16}", campaign) else campaign
+
+
 def _stage_of(run) -> tuple[str, int | None]:
     tags = run.data.tags
     return tags.get("stage", ""), int(tags["iteration"]) if "iteration" in tags else None
@@ -218,8 +223,8 @@ def _first(runs: Sequence) -> str:
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """Of the senders of this checkout."""
-    SPOOL.mkdir(parents=True, exist_ok=True)
-    with (SPOOL / "lock").open("w") as lock:
+    spool_folder().mkdir(parents=True, exist_ok=True)
+    with (spool_folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -235,7 +240,11 @@ def connect() -> tuple:
     mlflow.set_tracking_uri(tracking_uri())
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name(EXPERIMENT)
-    return client, experiment.experiment_id if experiment else client.create_experiment(EXPERIMENT)
+    if experiment:
+        return client, experiment.experiment_id
+    apart = home() != Path() and not is_remote()  # files must not lie in a folder that goes
+    files = (home() / "mlruns" / EXPERIMENT).resolve().as_uri() if apart else None
+    return client, client.create_experiment(EXPERIMENT, artifact_location=files)
 
 
 def find_run(campaign: str, task: str, iteration: int | None = None) -> tuple[str, str] | None:

@@ -24,8 +24,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agentprm_core.datasets import atomic_write
+from tasks.frame.home import spool_folder
 from tasks.frame.secrets import redacted
-from tasks.frame.spool import SPOOL, now_ms
+from tasks.frame.spool import now_ms
 
 TIMEOUT = 5
 """Seconds that a request to a server may take."""
@@ -116,13 +117,13 @@ def _refuse(path: Path, said: dict, error: Exception) -> None:
         stream.write(json.dumps({"file": path.name, "reason": reason, **said}) + "\n")
 
 
-def flush(folder: Path = SPOOL, apart: Path | None = None) -> int:
-    """Send what stages that are over left in ``folder``, the oldest first; of how many stages it was.
+def flush(folder: Path | None = None, apart: Path | None = None) -> int:
+    """Send what stages that are over left in ``folder`` (the checkout's), the oldest first; of how many stages it was.
 
     ``apart``: a file that somebody else sends. Raises Away where MLflow would not take all of it.
     """
     count = 0
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted((folder or spool_folder()).glob("*.jsonl")):
         if path.name == REFUSED or path == apart:
             continue
         with _taken(path) as mine:

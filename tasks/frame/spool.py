@@ -1,7 +1,8 @@
 """What a stage has to say to MLflow, on disk until MLflow has taken it.
 
-A stage writes lines of JSON to a file of its own in ``.scratch/spool``: that takes no server and no time. A process
-beside the stage sends them (:mod:`tasks.frame.sender`). What it could not send lies there, and the next stage sends it.
+A stage writes lines of JSON to a file of its own in ``.scratch/spool`` of the checkout: that takes no server and no
+time. A process beside the stage sends them (:mod:`tasks.frame.sender`). What it could not send lies there, and the
+next stage sends it.
 
 While the stage lives it holds a lock on its file. A file without that lock whose last line is no ``end`` is of a stage
 that was killed.
@@ -17,15 +18,15 @@ import sys
 import time
 from pathlib import Path
 
+from tasks.frame.home import spool_folder
 from tasks.frame.secrets import redacted
-
-SPOOL = Path(".scratch/spool")
 
 
 class Spool:
     """A file of lines, one for each thing to say. Nothing that happens to it fails the stage."""
 
-    def __init__(self, stage: str, folder: Path = SPOOL) -> None:
+    def __init__(self, stage: str, folder: Path | None = None) -> None:
+        folder = folder or spool_folder()
         self.name = f"{time.time_ns()}-{stage}-{os.getpid()}"
         self.path = folder / f"{self.name}.jsonl"
         self._files, self._kept, self._stream = self.path.with_suffix(".files"), 0, None

@@ -27,9 +27,7 @@ from tasks.frame.gatekeeper import Gatekeeper
 from tasks.frame.gates import GateError, Result, as_rows, sentence
 from tasks.frame.params import ParamsError, load_params
 from tasks.frame.sections import Params
-from tasks.frame.tracking import Tracker
-
-SCRATCH = Path(".scratch")
+from tasks.frame.tracking import Tracker, campaign_id
 
 
 class StageError(DataError):
@@ -67,6 +65,11 @@ class Stage:
         return self.number
 
     @property
+    def campaign(self) -> str:
+        """Its id, as in MLflow."""
+        return campaign_id(self.params.as_dict())
+
+    @property
     def slug(self) -> str:
         """The same as a file name: ``rollout-1``."""
         return self.name.replace("@", "-")
@@ -74,7 +77,7 @@ class Stage:
     @property
     def scratch(self) -> Path:
         """Space outside the outs that survives a kill: what a long stage resumes from."""
-        return SCRATCH / self.name
+        return layout.SCRATCH / self.name
 
     @property
     def seed(self) -> int:
@@ -175,7 +178,7 @@ def run_stage(
         tracker.log_metrics(clock.report(), compared=False)
         tracker.end(campaign=task == "compare")
     shutil.rmtree(stage.scratch, ignore_errors=True)  # nothing left to resume
-    write_timing(stage.name, clock.report())
+    write_timing(stage.name, stage.campaign, clock.report())
     print(_closing_line(stage), flush=True)
 
 

@@ -1,8 +1,9 @@
 """What a stage tells MLflow: campaign → iteration → stage, with parameters, metrics, data and policies.
 
-A campaign is one set of parameters in one checkout: other numbers in params.yaml open another. ``AGENTPRM_CAMPAIGN``
-names one that spans checkouts. Its runs carry the tags ``campaign``, ``stage`` and ``iteration``. What compares
-iterations is logged on the iteration's and on the campaign's run with step = iteration.
+A campaign is one set of parameters in one checkout: other numbers in params.yaml open another. A campaign that is a
+snapshot has its own name, in whichever checkouts its stages run (``AGENTPRM_CAMPAIGN``). Its runs carry the tags
+``campaign``, ``stage`` and ``iteration``. What compares iterations is logged on the iteration's and on the campaign's
+run with step = iteration.
 
 Nothing here waits for MLflow. All that is said is written to a file (:mod:`tasks.frame.spool`), and a process beside
 the stage sends it (:mod:`tasks.frame.sender`).
@@ -21,13 +22,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
+from tasks.frame.home import home
 from tasks.frame.live import Live
 from tasks.frame.secrets import hide_credentials, redacted
 from tasks.frame.spool import Spool
 from tasks.frame.upstream import upstream
 
 EXPERIMENT = "agentprm"
-DEFAULT_URI = "sqlite:///mlflow.db"
 MLFLOW_TRAINING = "workflowType=machine_learning"
 """Ends an address of MLflow's pages, so that they show runs and models; a browser that is new to them would see the
 pages for traces of language-model applications, which are empty here."""
@@ -170,9 +171,11 @@ def start_sender(path: Path) -> subprocess.Popen | None:
 
 
 def tracking_uri() -> str:
-    """Where MLflow is, without user and password."""
+    """Where MLflow is, without user and password: ``mlflow.db`` of the checkout where nothing else is said."""
     hide_credentials()
-    return os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_URI)
+    here = home()
+    database = "mlflow.db" if here == Path() else here.resolve() / "mlflow.db"
+    return os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
 
 
 def is_remote() -> bool:
@@ -185,7 +188,7 @@ def campaign_id(params: Mapping) -> str:
     write to one server, of this one. ``AGENTPRM_CAMPAIGN`` goes before."""
     if named := os.environ.get("AGENTPRM_CAMPAIGN"):
         return named
-    place = [socket.gethostname(), str(Path.cwd())] if is_remote() else []
+    place = [socket.gethostname(), str(home().resolve())] if is_remote() else []
     return hashlib.sha256(json.dumps([params, *place], sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -28,10 +28,10 @@ def stages_of(iteration: int) -> list[str]:
     return [*made, f"evaluate@{iteration}"]
 
 
-def seconds_of(iteration: int) -> float | None:
-    """Wall-clock of those stages; None where one of them never ran here."""
+def seconds_of(iteration: int, of_campaign: str) -> float | None:
+    """Wall-clock of those stages; None where one of them did not run here in this campaign."""
     names = stages_of(iteration)
-    timings = [timing for name in names if (timing := read_timing(name)) is not None]
+    timings = [timing for name in names if (timing := read_timing(name, of_campaign)) is not None]
     return sum(timing["seconds"] for timing in timings) if len(timings) == len(names) else None
 
 

@@ -21,7 +21,7 @@ from tasks.frame.clock import read_timing
 from tasks.frame.gates import GATES
 from tasks.frame.sections import Params
 from tasks.frame.stage import read_json
-from tasks.frame.tracking import flatten, git_commit
+from tasks.frame.tracking import campaign_id, flatten, git_commit
 from tasks.report.campaign import ONCE, refused, stages_of
 from tasks.report.gallery import Gallery
 from tasks.report.pages import percent, render
@@ -157,7 +157,7 @@ def costs(params: Params, stages: Mapping[str, Mapping]) -> dict:
     body: list[list[Cell]] = []
     totals = [0.0, 0.0, 0, 0]
     for name in names:
-        timing, figures = read_timing(name) or {}, stages.get(name.replace("@", "-"), {})
+        timing, figures = read_timing(name, campaign_id(params.as_dict())) or {}, stages.get(name.replace("@", "-"), {})
         turns, tokens = figures.get("turns_played", figures.get("turns")), figures.get("tokens_trained")
         if name.startswith("evaluate"):
             turns = sum(round(row["mean_actions"] * row["games"]) for ways in _ways(figures) for row in ways)

@@ -13,9 +13,10 @@ from mlflow import MlflowClient
 
 from tasks.commands import flush_tracking
 from tasks.frame import sender, spool
+from tasks.frame.home import spool_folder
 from tasks.frame.secrets import hide_credentials, redacted
 from tasks.frame.sender import Away, flush
-from tasks.frame.spool import SPOOL, Spool
+from tasks.frame.spool import Spool
 from tasks.frame.tracking import Tracker, start_sender, tracking_uri
 
 ROOT = Path(__file__).parents[2]
@@ -67,13 +68,13 @@ def test_away_then_back_nothing_is_lost(tmp_path, monkeypatch, capsys):
         (point,) = client.get_metric_history(run.info.run_id, "rollout.success")
         assert point.timestamp < before, "when it was said, not when it was sent"
         assert Path(client.download_artifacts(run.info.run_id, "plots/plot.png")).read_text() == f"picture {number}"
-    assert [path.name for path in SPOOL.iterdir()] == ["lock"]
+    assert [path.name for path in spool_folder().iterdir()] == ["lock"]
 
 
 def test_a_sender_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     two_stages()
-    (first, _) = sorted(SPOOL.glob("*.jsonl"))
+    (first, _) = sorted(spool_folder().glob("*.jsonl"))
     lines = first.read_bytes().splitlines(keepends=True)
     first.write_bytes(b"".join(lines[:2]))
     sender.Delivery(first).send()
@@ -93,7 +94,9 @@ def test_what_the_server_will_never_take_does_not_hold_up_the_rest(tmp_path, mon
     tracker.end()
     assert flush() == 1
     assert "will not take call: AttributeError" in capsys.readouterr().err
-    assert json.loads((SPOOL / sender.REFUSED).read_text())["function"] == "tasks.frame.champion:no_such_function"
+    assert (
+        json.loads((spool_folder() / sender.REFUSED).read_text())["function"] == "tasks.frame.champion:no_such_function"
+    )
     (run,) = [run for run in MlflowClient().search_runs(["1"]) if run.info.run_name == "rollout@1"]
     assert run.data.tags["after"] == "it"
 
@@ -121,7 +124,7 @@ def test_a_password_moves_out_of_the_address(monkeypatch):
     assert tracking_uri() == "https://mlflow.example:5000/base"
     assert (os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"]) == ("ann", "p@ss")
     Tracker("rollout", 1, PARAMS | {"model": {"source": "s3://key:p%40ss@bucket/x"}}).end()
-    written = "".join(path.read_text() for path in SPOOL.rglob("*") if path.is_file())
+    written = "".join(path.read_text() for path in spool_folder().rglob("*") if path.is_file())
     assert "p@ss" not in written and "p%40ss" not in written and "s3://***@bucket/x" in written
 
 
@@ -144,7 +147,7 @@ def test_a_stage_ends_soon_though_the_server_hangs(monkeypatch, capfd):
         tracker.end()
     assert "hunter22" not in arguments
     assert "figures are kept in .scratch/spool and sent by the next stage" in capfd.readouterr().err
-    assert len(list(SPOOL.glob("*.jsonl"))) == 1
+    assert len(list(spool_folder().glob("*.jsonl"))) == 1
 
 
 @pytest.mark.slow

@@ -151,8 +151,8 @@ def test_launch_is_counted_from_the_end_of_the_stage_before_or_from_dvcs_start(t
     monkeypatch.setattr(clock, "_is_dvc", lambda process: True)
     dvc = SimpleNamespace(create_time=lambda: 100.0)
     monkeypatch.setattr(clock.psutil, "Process", lambda pid: SimpleNamespace(parents=lambda: [dvc]))
-    write_timing("games", {})
-    (clock.TIMINGS / "games.json").write_text(json.dumps({"ended": end}))
+    write_timing("games", "first", {})
+    (clock.TIMINGS / "first/games.json").write_text(json.dumps({"ended": end}))
     assert clock._launch_seconds(104.0) == pytest.approx(launch)
 
 
@@ -167,9 +167,10 @@ def test_the_clock_books_time_to_names(tmp_path, monkeypatch):
     assert 0.04 <= report["gates"] < 1
     assert report["orchestration"] == report["gates"] + report["tracking"]
     assert report["seconds"] > report["orchestration"] + report["seen/greedy"]
-    assert read_timing("games") is None
-    write_timing("games", report)
-    assert read_timing("games")["gates"] == report["gates"]
+    assert read_timing("games", "first") is None
+    write_timing("games", "first", report)
+    assert read_timing("games", "first")["gates"] == report["gates"]
+    assert read_timing("games", "second") is None
 
 
 ROW = {

@@ -14,10 +14,10 @@ from mlflow import MlflowClient
 from agentprm_core.datasets import atomic_write
 from agentprm_core.progress import progress, watched_by, watcher
 from tasks.frame import layout
+from tasks.frame.home import HOME, home, spool_folder
 from tasks.frame.sender import flush
-from tasks.frame.spool import SPOOL
 from tasks.frame.stage import write_json
-from tasks.frame.tracking import EXPERIMENT, Tracker, campaign_id, dvc_md5, flatten
+from tasks.frame.tracking import EXPERIMENT, Tracker, campaign_id, dvc_md5, flatten, tracking_uri
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://ann:hunter22@host/"
@@ -58,7 +58,7 @@ def test_campaign_iteration_and_stage(client):
     first.log_metrics({"rollout": {"success": 0.5, "name": "x", "flag": True, "best_of_2@0.7": 1}})
     first.end()
     Tracker("label", 1, PARAMS).end()
-    assert flush() == 2 and list(SPOOL.glob("*.jsonl")) == []
+    assert flush() == 2 and list(spool_folder().glob("*.jsonl")) == []
     campaign, iteration = run_of(client, "campaign"), run_of(client, "iteration", 1)
     rollout, label = run_of(client, "rollout", 1), run_of(client, "label", 1)
     parents = [run.data.tags.get("mlflow.parentRunId") for run in (campaign, iteration, rollout, label)]
@@ -79,6 +79,20 @@ def test_other_parameters_are_another_campaign(monkeypatch):
     assert campaign_id(PARAMS) == "summer"
 
 
+def test_what_runs_in_a_copy_of_the_checkout_tells_the_checkouts_mlflow(tmp_path, monkeypatch):
+    for name in ("AGENTPRM_CAMPAIGN", "MLFLOW_TRACKING_URI", HOME):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert (home(), tracking_uri()) == (Path(), "sqlite:///mlflow.db")
+    queued = tmp_path / ".dvc/tmp/exps/tmpab12"
+    queued.mkdir(parents=True)
+    monkeypatch.chdir(queued)
+    assert (home(), tracking_uri()) == (tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
+    assert spool_folder() == tmp_path / ".scratch/spool"
+    monkeypatch.setenv(HOME, str(tmp_path / "other"))
+    assert home() == tmp_path / "other"
+
+
 def test_a_killed_stage_keeps_its_figures_and_is_closed(client):
     killed = Tracker("rollout", 1, PARAMS)
     killed.log_metrics({"rollout": {"success": 0.5}})
@@ -96,7 +110,7 @@ def test_a_failed_stage_says_why_and_no_password(client, monkeypatch):
         raise ValueError(f"{ADDRESS} refused {os.environ['OPENAI_API_KEY']}")
     except ValueError as error:
         failed.failed(error)
-    written = "".join(path.read_text() for path in SPOOL.rglob("*") if path.is_file())
+    written = "".join(path.read_text() for path in spool_folder().rglob("*") if path.is_file())
     assert "hunter22" not in written and "sk-very" not in written
     flush()
     run = run_of(client, "rollout", 1)
@@ -235,7 +249,7 @@ def test_a_stage_killed_in_the_middle_leaves_its_curve_and_no_process(client, tm
         assert stage.stdout is not None and stage.stdout.readline() == b"told\n"
         stage.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + 120
-    while list(SPOOL.glob("*.jsonl")) and time.monotonic() < deadline:
+    while list(spool_folder().glob("*.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.2)
     run = run_of(client, "sft")
     assert [point.step for point in client.get_metric_history(run.info.run_id, "sft.loss")] == [1, 2]

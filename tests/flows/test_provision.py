@@ -20,7 +20,7 @@ def test_pools_limits_and_the_zombie_automation_are_there_once() -> None:
     with get_client(sync_client=True) as client:
         limits = {pool.name: pool.concurrency_limit for pool in client.read_work_pools()}
         assert limits == {CPU_POOL: None, CAMPAIGN_POOL: None, GPU_POOL: 2}
-        assert client.read_concurrency_limit_by_tag("gpu").concurrency_limit == 2
+        assert client.read_global_concurrency_limit_by_name("gpu").limit == 2
         (zombies,) = client.read_automations()
     assert zombies.trigger.within >= 3 * timedelta(seconds=60)
 
@@ -42,4 +42,4 @@ def test_every_deployment_registers_and_the_schedule_is_off(monkeypatch: pytest.
     assert form["profiles"]["description"] == "profiles and single keys, from left to right: smoke, rollout.games=900."
     assert {"seed", "world", "name", "hours"} <= set(form)
     assert deployments["campaign-gpu"].work_pool_name == GPU_POOL
-    assert deployments["campaign-gpu"].job_variables["env"] == {"CUDA_VISIBLE_DEVICES": "0"}
+    assert not deployments["campaign-gpu"].job_variables, "each worker's GPU is its own"
