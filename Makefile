@@ -18,7 +18,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 
 INSTALLED := .venv/.installed
 
-.PHONY: venv lock play run smoke test test-all lint docs ui
+.PHONY: venv lock play run smoke test test-all lint docs ui gc
 .DEFAULT_GOAL := run
 
 venv: $(INSTALLED)  ## The virtual environment, from requirements.lock
@@ -76,3 +76,6 @@ docs: $(INSTALLED)  ## The site of the documentation, in site/: open site/index.
 
 ui: $(INSTALLED) $(DATABASE)  ## Prefect's server, a worker and MLflow on localhost, until Ctrl-C
 	@python -m flows.ui --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) $(if $(GPUS),--gpus $(GPUS))
+
+gc: $(INSTALLED)  ## What takes space and what of it may go; DELETE=yes deletes that
+	@python -m flows.gc $(if $(filter yes,$(DELETE)),--delete)

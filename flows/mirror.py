@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dvc.repo import Repo
 
-SECONDS = 5.0
+SECONDS = 1.0
 """Between two looks for something new."""
 _WHOLE = "state.json"
 """Written last of a training's state, and so copied last."""
@@ -107,6 +107,7 @@ class Mirror:
         return self._fs.join(self._prefix, *name.split("/"))
 
     def _list(self) -> list[str]:
+        self._fs.fs.invalidate_cache()  # an S3 store's listing is kept else, for as long as the process lives
         return list(self._fs.find(self._prefix)) if self._fs.exists(self._prefix) else []
 
     def _here(self) -> dict[str, tuple[int, int]]:

@@ -13,14 +13,12 @@ import os
 import time
 from pathlib import Path
 
-from dvc.config import NoRemoteError
-from dvc.exceptions import DvcException
-from dvc.repo import Repo
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.logging import get_run_logger
 
 from flows import gpus, snapshot
+from flows import remote as dvc_remote
 from flows.dvc_join import HOURS, StageRun, reproduce, work_seconds
 from flows.graph import GraphStage, read_graph
 from flows.mirror import mirror
@@ -57,8 +55,7 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
                 said = reproduce(ready.name, log.info, hours, "--pull", "--allow-missing", lock=lock)
             ended = time.monotonic()
             entry = snapshot.read_entry(root / LOCK, stage)
-            with Repo(str(root)) as repo:
-                repo.push(targets=[stage], run_cache=True)
+            dvc_remote.push(root, stage)
             portions.clear()
             fresh = any("didn't change, skipping" in line for line in said)
             worked = None if fresh else work_seconds(stage, started)
@@ -115,24 +112,13 @@ def _pull(root: Path, stage: str) -> GraphStage:
     ready = next((s for s in read_graph(root) if s.name == stage), None)
     if ready is None:
         raise SnapshotError(f"stage {stage}: dvc.yaml of the snapshot has none of that name")
-    try:
-        with Repo(str(root)) as repo:
-            if ready.needs:
-                repo.pull(targets=list(ready.needs))
-            else:
-                repo.cloud.get_remote()
-    except NoRemoteError as error:
-        raise SnapshotError(
-            f"{root}: a stage on a worker needs a DVC remote: dvc remote add --default NAME URL"
-        ) from error
-    except DvcException as error:
-        raise SnapshotError(f"{root}: what {stage} needs cannot be pulled: {error}") from error
+    dvc_remote.pull(root, stage, ready.needs)
     return ready
 
 
 @contextlib.contextmanager
 def _tracked_in(checkout: Path, campaign: str):
-    """MLflow's database is the checkout's where no server is named, and stages import the worktree's modules."""
+    """With the environment of the campaign's stages (:func:`flows.snapshot.stage_variables`)."""
     before = dict(os.environ)
     os.environ.update(snapshot.stage_variables(checkout, Path.cwd(), campaign))
     try:

@@ -27,7 +27,7 @@ from tests.flows.conftest import ROOT
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.xdist_group("prefect")]
 
 
-def clone(hub: Path, folder: Path, store: Path | None = None) -> Path:
+def clone(hub: Path, folder: Path, store: Path | str | None = None) -> Path:
     """A checkout as another machine has it."""
     subprocess.run(["git", "clone", "-q", str(hub), str(folder)], check=True)
     (folder / "flows").symlink_to(ROOT / "flows")
