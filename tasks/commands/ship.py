@@ -39,6 +39,8 @@ from tasks.frame.sections import Games, Params, Published
 from tasks.frame.stage import EXPECTED
 
 SPLITS = ("seen", "unseen")
+PLACES = {"seen": "places of training", "unseen": "other places"}
+"""Split → the column of its figures."""
 LICENCES = {
     "alfworld": "games and texts: the alfworld package with AI2-THOR's floor plans, MIT, by ALFWorld's authors",
     "textcraft": "recipes and dialogue: ADaPT, MIT, by its authors",
@@ -90,7 +92,8 @@ def measured(root: Path, params: Params, folder: Path, iteration: int, ways: Seq
 
     Raises DataError where the campaign's evaluation is of other weights, or did not play so.
     """
-    games = [game for split in SPLITS for game in games_from_table(read_table(root / layout.games(split), GAMES))]
+    splits = {split: games_from_table(read_table(root / layout.games(split), GAMES)) for split in SPLITS}
+    games = [game for own in splits.values() for game in own]
     policy, prm = load_checkpoint(folder / "policy"), load_checkpoint(folder / "prm", kind="prm")
     rows = []
     for way in map(decoding, ways):
@@ -98,12 +101,22 @@ def measured(root: Path, params: Params, folder: Path, iteration: int, ways: Seq
         search = Search(way, play_settings(params), params.rollout.temperature, params.critic.prior)
         episodes = play_games(policy, prm, games, search, params.seed)
         won = {episode.game_id: episode.won for episode in episodes}
-        low, high = wilson(sum(won.values()), len(won))
-        actions = sum(episode.length for episode in episodes) / len(episodes)
-        row = {"way": way.name, "games": len(won), "success": sum(won.values()) / len(won), "ci_low": low}
-        rows.append({**row, "ci_high": high, "mean_actions": actions, "cast": asdict(paired_test(before, won))})
-        print(f"{way.name}: {row['success']:.1%} [{low:.1%}, {high:.1%}] of {len(won)} games", flush=True)
+        row = {"way": way.name, **_success(games, won)}
+        row["mean_actions"] = sum(episode.length for episode in episodes) / len(episodes)
+        row["by_split"] = {split: _success(own, won) for split, own in splits.items() if own}
+        rows.append({**row, "cast": asdict(paired_test(before, won))})
+        print(f"{way.name}: {_told(row)} of {len(won)} games", flush=True)
     return rows
+
+
+def _success(games: Sequence[Game], won: Mapping[str, bool]) -> dict:
+    own = [won[game.id] for game in games]
+    low, high = wilson(sum(own), len(own))
+    return {"games": len(own), "success": sum(own) / len(own), "ci_low": low, "ci_high": high}
+
+
+def _told(row: Mapping) -> str:
+    return f"{row['success']:.1%} [{row['ci_low']:.1%}, {row['ci_high']:.1%}]"
 
 
 def _campaigns(root: Path, iteration: int, way: str, games: Sequence[Game]) -> dict[str, bool]:
@@ -152,6 +165,7 @@ def written(card: Mapping) -> str:
         "way of playing",
         "games",
         "success (95 % interval)",
+        *(PLACES[split] for split in card["figures"][0].get("by_split", {})),
         "actions",
         "in float32",
         "won or lost by the cast (p)",
@@ -173,8 +187,8 @@ def written(card: Mapping) -> str:
         ),
         f"- **Licence**: weights MIT, as this repository; {card['licence']}.",
         "",
-        "Figures on held-out games, half on places of the training games, half on others. The weights are bfloat16 on "
-        "disk and are played in float32. The campaign's own weights in float32 played the same games:",
+        "Figures on held-out games, on places of the training games and on others. The weights are bfloat16 on disk "
+        "and are played in float32. The campaign's own weights in float32 played the same games:",
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
@@ -194,7 +208,8 @@ def _row(row: Mapping) -> list[str]:
     return [
         f"`{row['way']}`",
         str(row["games"]),
-        f"{row['success']:.1%} [{row['ci_low']:.1%}, {row['ci_high']:.1%}]",
+        _told(row),
+        *(f"{_told(own)} of {own['games']}" for own in row.get("by_split", {}).values()),
         f"{row['mean_actions']:.1f}",
         f"{row['success'] - cast['difference']:.1%}",
         f"+{cast['gained']} −{cast['lost']} ({cast['p_value']:.2g})",

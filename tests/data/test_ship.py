@@ -59,6 +59,8 @@ def test_an_agent_is_made_of_a_campaign(campaign, monkeypatch, capsys):
     card = shipped.shipped_card("mine")
     (row,) = card["figures"]
     assert (row["way"], row["games"], row["cast"]["games"]) == ("greedy", 2, 2)
+    assert {split: own["games"] for split, own in row["by_split"].items()} == {"seen": 1, "unseen": 1}
+    assert "| places of training | other places |" in (shipped.FOLDER / "mine" / "MODEL_CARD.md").read_text()
     policy, prm = load_checkpoint("shipped:mine"), load_checkpoint("shipped:mine", kind="prm")
     assert policy.world == prm.world == "alfworld" and str(policy.model.dtype) == "torch.float32"
     assert card["checkpoints"]["policy"]["made_of"] == load_checkpoint(campaign / layout.policy(1)).digest
