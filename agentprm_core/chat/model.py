@@ -52,9 +52,10 @@ class ChatSize:
 
 SIZES = {
     "tiny": ChatSize(96, 3, 3, 1, 1024, 4096, 1536, 1500, 250, 4096, 2e-3),
+    "medium": ChatSize(192, 4, 3, 1, 2048, 8192, 1536, 2400, 350, 4096, 1.5e-3),
     "small": ChatSize(384, 6, 6, 2, 4096, 8192, 1536, 5000, 400, 6144, 1e-3),
 }
-"""``tiny`` is for tests and says next to nothing. ``small`` plays."""
+"""``tiny`` is for tests and says next to nothing. ``medium`` plays easy games, ``small`` is the usual one."""
 
 
 def chat_row(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase) -> Row[SftColumns]:

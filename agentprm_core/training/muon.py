@@ -34,7 +34,8 @@ class MuonWithAdamW(Optimizer):
     The first group are Muon's matrices, the second is AdamW's.
     """
 
-    def __init__(self, model: nn.Module, learning_rate: float) -> None:
+    def __init__(self, model: nn.Module, learning_rate: float, precision: str = "float32") -> None:
+        """``precision``: of the training, ``float32`` or ``bfloat16``."""
         embeddings = {id(p) for m in model.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
         trained = [p for p in model.parameters() if p.requires_grad]
         matrices = [p for p in trained if p.ndim == 2 and id(p) not in embeddings and min(p.shape) > 1]
@@ -42,12 +43,14 @@ class MuonWithAdamW(Optimizer):
         self._adamw = AdamW([p for p in trained if id(p) not in chosen], lr=learning_rate, weight_decay=0.0, fused=True)
         of_matrices = {"params": matrices, "lr": learning_rate * MATRIX_RATE}
         super().__init__([of_matrices, *self._adamw.param_groups], {})
+        self._precision = precision
         self._share()
 
     @torch.no_grad()
     def step(self, closure=None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]: no closures here
         matrices = self.param_groups[0]
-        step_matrices([p for p in matrices["params"] if p.grad is not None], self.state, matrices["lr"])
+        stepped = [p for p in matrices["params"] if p.grad is not None]
+        step_matrices(stepped, self.state, matrices["lr"], self._precision)
         self._adamw.step()
 
     def load_state_dict(self, state_dict: dict) -> None:
@@ -59,8 +62,10 @@ class MuonWithAdamW(Optimizer):
         self._adamw.param_groups, self._adamw.state = self.param_groups[1:], self.state
 
 
-def step_matrices(matrices: Sequence[nn.Parameter], state: dict, learning_rate: float) -> None:
-    """One step of Muon. ``state[p]["momentum_buffer"]`` is each matrix's momentum."""
+def step_matrices(
+    matrices: Sequence[nn.Parameter], state: dict, learning_rate: float, precision: str = "float32"
+) -> None:
+    """One step of Muon. ``state[p]["momentum_buffer"]`` is each matrix's momentum, ``precision`` the training's."""
     together: dict[tuple, list[tuple[nn.Parameter, torch.Tensor]]] = {}
     for p in matrices:
         own, gradient = state[p], p.grad
@@ -72,7 +77,7 @@ def step_matrices(matrices: Sequence[nn.Parameter], state: dict, learning_rate: 
         wide = update.mT if p.shape[0] > p.shape[1] else update
         together.setdefault((wide.shape, p.device), []).append((p, wide))
     for (_, device), several in together.items():
-        update_BRC = orthogonalised(torch.stack([wide for _, wide in several]).to(fast_precision(device)))
+        update_BRC = orthogonalised(torch.stack([wide for _, wide in several]).to(fast_precision(device, precision)))
         for (p, _), wide in zip(several, update_BRC):
             rows, columns = p.shape
             update = wide.mT if rows > columns else wide
@@ -91,13 +96,13 @@ def orthogonalised(wide_BRC: torch.Tensor) -> torch.Tensor:
     return x_BRC
 
 
-def fast_precision(device: torch.device) -> torch.dtype:
-    """What matrix products are fast in: bfloat16 on a GPU that has it, float32 elsewhere.
+def fast_precision(device: torch.device, precision: str = "float32") -> torch.dtype:
+    """What matrix products are fast in: bfloat16 on a GPU that has it and where the training is in it, else float32.
 
     A CPU is float32's: without instructions for bfloat16, as most desktops' before 2023, products in it take more than
-    ten times as long, and with them not much less. The kind of device decides and not what a CPU can do, or the weights
-    would depend on which CPU a run is on.
+    ten times as long. The parameter and the kind of device decide and not what a CPU can do, or the weights would
+    depend on which CPU a run is on.
     """
-    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
+    if precision == "bfloat16" or (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)):
         return torch.bfloat16
     return torch.float32

@@ -246,7 +246,7 @@ class EpisodeTrainer(Generic[S]):
 
 def _optimizer(model, trained: Sequence[torch.nn.Parameter], settings: TrainSettings) -> torch.optim.Optimizer:
     if settings.optimizer == "muon":
-        return MuonWithAdamW(model, settings.learning_rate)
+        return MuonWithAdamW(model, settings.learning_rate, settings.precision)
     return AdamW(trained, settings.learning_rate, weight_decay=0.0, fused=True)
 
 

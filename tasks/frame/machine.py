@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import torch
 from transformers.utils import logging
@@ -24,7 +25,8 @@ def use(compute: Compute) -> None:
 
 
 def quiet() -> None:
-    """No progress bars of transformers' own where nobody watches."""
+    """No progress bars of transformers' own where nobody watches; no warning that peft uses an old name of theirs."""
+    warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing. is deprecated", category=FutureWarning)
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
 

@@ -131,7 +131,20 @@ def test_a_gradient_of_nothing_moves_nothing():
 
 
 @pytest.mark.parametrize(("capability", "precision"), [((8, 0), torch.bfloat16), ((7, 5), torch.float32)])
-def test_the_device_alone_decides_the_precision(monkeypatch, capability, precision):
+def test_the_device_and_the_trainings_precision_decide(monkeypatch, capability, precision):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert fast_precision(torch.device("cuda", 0)) == precision
     assert fast_precision(torch.device("cpu")) == torch.float32
+    assert fast_precision(torch.device("cpu"), "bfloat16") == torch.bfloat16
+
+
+def test_a_training_in_bfloat16_makes_its_updates_in_it():
+    weights, gradients = problem([(32, 48)], 0)
+    moved = {}
+    for precision in ("float32", "bfloat16"):
+        linear = nn.Linear(48, 32)
+        linear.weight.data, linear.weight.grad = weights[0].clone(), gradients[0][0].clone()
+        MuonWithAdamW(linear, 0.01, precision).step()
+        moved[precision] = linear.weight.detach() - weights[0]
+    apart = (moved["bfloat16"] - moved["float32"]).norm() / moved["float32"].norm()
+    assert 0 < apart < 0.02

@@ -1,6 +1,7 @@
 """Slots follow from the memory given to key-value caches, weights of players from device and precision, processes from
 the GPUs there are."""
 
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from agentprm_core.policy.runner import cache_bytes
 from agentprm_core.prm.model import new_prm
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import Search
-from tasks.frame.machine import hardware, use
+from tasks.frame.machine import hardware, quiet, use
 from tasks.frame.params import validate
 from tasks.frame.sections import Parallel
 from tasks.frame.stage import StageError
@@ -35,6 +36,17 @@ def test_as_many_slots_as_asked_for_or_as_fit():
     assert play(10 * of_one).fitting(policy, caches=2) == 5
     slots = [Search(decoding(name), play(10 * of_one), 1.0).slots(policy) for name in ("greedy", "best_of_4")]
     assert slots == [10, 5]
+
+
+def test_nobody_hears_that_peft_uses_an_old_name():
+    model = toy.policy().model
+    with pytest.warns(FutureWarning, match="is_gradient_checkpointing"):
+        assert not model.is_gradient_checkpointing
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        quiet()
+        assert not model.is_gradient_checkpointing
+    assert heard == []
 
 
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):

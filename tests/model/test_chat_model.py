@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.starting import Lora, PublishedModel, starting_policy, with_lora
 from agentprm_core.types import Episode, Turn
 from agentprm_core.worlds import world_spec
+from benchmarks import chat_model
 
 SIZE = replace(SIZES["tiny"], width=32, layers=2, heads=2, vocabulary=400, steps=6, batch_tokens=1024)
 LISTED = ("go to shelf 1", "go to shelf 12", "take mug 1 from shelf 1")
@@ -163,6 +165,35 @@ def test_a_folder_that_is_no_model_is_one_line(tmp_path):
     with pytest.raises(CheckpointError, match="transformers cannot load it as a model") as said:
         load_checkpoint(tmp_path)
     assert "\n" not in str(said.value)
+
+
+def test_answers_together_are_those_one_by_one(folder):
+    policy = load_checkpoint(folder)
+    talks = [[{"role": "user", "content": "You see a ball. " * n}] for n in (1, 9, 3)]
+    assert chat_model.replies(policy, talks) == [chat_model.replies(policy, [each])[0] for each in talks]
+
+
+def test_a_state_is_asked_as_the_pipeline_asks(folder):
+    policy = load_checkpoint(folder, instruction="You act.")
+    turns = tuple(Turn(f"You see {n}.", action, LISTED, True, str(n), "why") for n, action in enumerate(LISTED))
+    asked = chat_model.talk(policy, Episode("g", 0, 0, turns, won=True), 1)
+    ids = policy.tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_dict=True)["input_ids"]
+    rendered = policy.renderer.episode(turns)
+    assert ids == rendered.input_ids[: rendered.action_starts[1]]
+
+
+def test_what_is_measured_of_a_chat_model_has_its_number_of_trials(folder):
+    args = Namespace(
+        model=folder, world="babyai", games=3, max_turns=2, context=4096, slots=2, seed=1, threads=1, json=True
+    )
+    found = chat_model.measure(args)
+    assert found["greedy"]["n"] == 3
+    for asked in found["instructions"].values():
+        assert {each["n"] for each in asked.values()} == {3}
+    assert found["instructions"]["not this command"]["without"]["share"] == 0.0
+    assert found["steering"]["won"]["difference"]["n"] == 3
+    for own in found["reasons"].values():
+        assert own["of the command told"]["n"] == own["of the other one"]["n"] <= 3
 
 
 def command(*words):
