@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -22,10 +22,11 @@ from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import episodes_to_table
 from agentprm_core.errors import DataError
 from agentprm_core.exploration import play_exploring
-from agentprm_core.kept import digest, kept
+from agentprm_core.kept import digest
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.search.playing import PlaySettings
+from agentprm_core.shards.base import HERE, Shards, kept_portions
 from agentprm_core.types import EPISODES, Episode, Game
 
 _PORTIONS = 8
@@ -113,15 +114,14 @@ def rollouts(
     *,
     iteration: int,
     scratch: Path,
+    shards: Shards = HERE,
 ) -> pa.Table:
     """Rows of EPISODES. ``demos``: by game, for resets; ``scratch``: of exactly this play, whatever decides it."""
     begun = list(_starts(plays, games, demos))
     size = max(plays.settings.slots, math.ceil(len(begun) / _PORTIONS))
-    tables = []
-    for number, at in enumerate(range(0, len(begun), size)):
-        portion = partial(_portion, plays, policy, begun[at : at + size], iteration)
-        tables.append(kept(scratch / f"{number:05}.parquet", EPISODES, portion))
-    return pa.concat_tables(tables)
+    portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
+    paths = [scratch / f"{number:05}.parquet" for number in range(len(portions))]
+    return pa.concat_tables(kept_portions(shards, paths, EPISODES, _player, (plays, policy, iteration), portions))
 
 
 def branches(
@@ -133,6 +133,7 @@ def branches(
     validation_share: float,
     campaign_seed: int,
     scratch: Path,
+    shards: Shards = HERE,
 ) -> pa.Table:
     """Rows of BRANCHES at states of training and of validation games."""
     section, settings = plays.branch, plays.settings
@@ -144,15 +145,13 @@ def branches(
     measured = undecided(drawer, validation, section.validation_states, actions=ACTIONS, seed=plays.seed)
     branched = [point for point, _ in learnt]
     strays = random_commands(training, section.random_states, seed=plays.seed, without=branched)
-    sampler = settings.sampler(policy, plays.temperature)
-    tables = []
+    portions, paths = [], []
     for several, continuations in ((_in_order([*learnt, *measured]), section.continuations), (strays, 1)):
-        for part in _slices(several, continuations, sampler.seats):
-            points, actions = [point for point, _ in part], [tried for _, tried in part]
-            how = {"continuations": continuations, "seed": plays.seed, **settings.worlds}
-            played = partial(play_branches, sampler, games, points, actions, **how)
+        for part in _slices(several, continuations, drawer.seats):
+            portions.append(([point for point, _ in part], [tried for _, tried in part], continuations))
             name = digest([(point.name, tried) for point, tried in part], continuations)
-            tables.append(kept(scratch / f"branches-{name}.parquet", BRANCHES, played))
+            paths.append(scratch / f"branches-{name}.parquet")
+    tables = kept_portions(shards, paths, BRANCHES, _brancher, (plays, policy, games), portions)
     order = [(name, "ascending") for name in ("game_id", "episode", "turn", "action", "continuation")]
     return pa.concat_tables(tables).sort_by(order).combine_chunks()  # the same bytes, however it was sliced
 
@@ -197,9 +196,24 @@ def most_replayed(actions: int, max_turns: int) -> int:
     return min(actions - 1, max_turns - math.ceil(LEFT_TO_DECIDE * max_turns))
 
 
-def _portion(plays: Plays, policy: Checkpoint, begun: list[Start], iteration: int) -> pa.Table:
+def _player(plays: Plays, policy: Checkpoint, iteration: int) -> Callable[[list[Start]], pa.Table]:
+    """Plays a portion of rollouts."""
+    return partial(_portion, plays, policy, iteration)
+
+
+def _portion(plays: Plays, policy: Checkpoint, iteration: int, begun: list[Start]) -> pa.Table:
     played = played_by(plays, policy, begun)
     return episodes_to_table(played, iteration=iteration, method="policy", policy=policy.digest)
+
+
+def _brancher(plays: Plays, policy: Checkpoint, games: Mapping[str, Game]) -> Callable[..., pa.Table]:
+    """Plays a portion of branches."""
+    sampler, how = plays.settings.sampler(policy, plays.temperature), {"seed": plays.seed, **plays.settings.worlds}
+
+    def branched(points: list[Point], actions: list[tuple[str, ...]], continuations: int) -> pa.Table:
+        return play_branches(sampler, games, points, actions, continuations=continuations, **how)
+
+    return branched
 
 
 def played_by(plays: Plays, policy: Checkpoint, begun: list[Start]) -> Iterator[Episode]:

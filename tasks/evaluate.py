@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from agentprm_core.comparing import prm_figures
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table, write_table
-from agentprm_core.evaluate import OUTCOMES, by_split, headline, outcomes_table
+from agentprm_core.evaluate import OUTCOMES, by_split, headline
 from agentprm_core.improve.sft import SftSettings
-from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
+from agentprm_core.search.cells import Cell, measurer
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.imagining import imagined_world
-from agentprm_core.search.playing import Search, mean_scores, play_games, search_digest
+from agentprm_core.search.playing import Search, search_digest
+from agentprm_core.shards.base import kept_portions
 from agentprm_core.suites_played import outcomes_suite
 from agentprm_core.types import EPISODES, GAMES, Game
-from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
 from tasks.frame import layout
 from tasks.frame.given import play_settings
 from tasks.frame.machine import hardware, use
+from tasks.frame.shards import shards
 from tasks.frame.stage import Stage, run_stage, write_json
 
 
@@ -43,13 +44,16 @@ def work(stage: Stage) -> None:
     ways = [decoding(name) for name in params.evaluate.decoding]
     ahead = any(way.method == "lookahead" for way in ways)
     world_model, of_world = _world_model(stage) if ahead else (None, {})
-    tables, splits = [], _splits(stage)
-    for split, games in splits.items():
-        for way in ways:
-            play, temperature = play_settings(params), params.rollout.temperature
-            search = Search(way, play, temperature, prior=params.critic.prior, gamma=params.critic.gamma)
-            tables.append(_outcomes(stage, split, games, search, policy, prm, world_model))
-    outcomes = pa.concat_tables(tables)
+    splits = _splits(stage)
+    search = partial(
+        Search,
+        settings=play_settings(params),
+        temperature=params.rollout.temperature,
+        prior=params.critic.prior,
+        gamma=params.critic.gamma,
+    )
+    cells = [Cell(split, games, search(way)) for split, games in splits.items() for way in ways]
+    outcomes = pa.concat_tables(_measured(stage, cells, policy, prm, world_model))
     stage.gate(outcomes_suite(outcomes, {split: len(of) for split, of in splits.items()}, policy=policy.digest))
     write_table(outcomes, layout.outcomes(stage.iteration))
     figures, of_prm = by_split(outcomes), prm_figures(outcomes)
@@ -71,30 +75,24 @@ def _splits(stage: Stage) -> Mapping[str, list[Game]]:
     return {split: games for split, games in tables.items() if games}
 
 
-def _outcomes(
-    stage: Stage,
-    split: str,
-    games: list[Game],
-    search: Search,
-    policy: Checkpoint,
-    prm: Checkpoint,
-    world_model: Checkpoint | None,
-) -> pa.Table:
+def _measured(
+    stage: Stage, cells: list[Cell], policy: Checkpoint, prm: Checkpoint, world_model: Checkpoint | None
+) -> list[pa.Table]:
     params, compute = stage.params, stage.params.compute
-    world = world_model if search.way.method == "lookahead" else None
-    # tokens read are shared among the episodes in flight, so the slots decide the costs
-    decides = (search.slots(policy), compute.device, compute.threads, params.label, world and world.digest)
-    digest = search_digest(policy, prm, games, search, params.seed, *decides)
+    paths = []
+    for cell in cells:
+        world = world_model if cell.search.way.method == "lookahead" else None
+        # tokens read are shared among the episodes in flight, so the slots decide the costs
+        decides = (cell.search.slots(policy), compute.device, compute.threads, params.label, world and world.digest)
+        digest = search_digest(policy, prm, cell.games, cell.search, params.seed, *decides)
+        paths.append(stage.scratch / "outcomes" / f"{cell.split}-{cell.search.name}-{digest}.parquet")
+    named = {"iteration": stage.iteration, "method": params.label}
+    shared, portions = (policy, prm, world_model, params.seed, named), [(cell,) for cell in cells]
 
-    def measured() -> pa.Table:
-        with stage.clock.lap(f"{split}/{search.name}"):
-            episodes = play_games(policy, prm, games, search, params.seed, world)
-            named: dict[str, Any] = {"method": params.label, "split": split, "decoding": search.name}
-            named |= {"policy": policy.digest, "constrained": search.settings.constrained, "seed": params.seed}
-            named |= {"scores": mean_scores(prm, episodes), "label": world_spec(params.env.world).label}
-            return outcomes_table(episodes, games, iteration=stage.iteration, **named)
+    def took(number: int, seconds: float) -> None:
+        stage.clock.book(cells[number].name, seconds)
 
-    return kept(stage.scratch / "outcomes" / f"{split}-{search.name}-{digest}.parquet", OUTCOMES, measured)
+    return kept_portions(shards(compute), paths, OUTCOMES, measurer, shared, portions, took)
 
 
 def _world_model(stage: Stage) -> tuple[Checkpoint, dict]:

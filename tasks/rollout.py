@@ -33,8 +33,8 @@ def work(stage: Stage) -> None:
     demos = {}
     if isinstance(section.explore, Resets):
         demos = {demo.game_id: demo for demo in data.demonstrations}
-    scratch = stage.scratch / _decides(stage, data)
-    table = rollouts(plays, data.policy, games, demos, iteration=stage.iteration, scratch=scratch)
+    where = {"scratch": stage.scratch / _decides(stage, data), "shards": data.shards}
+    table = rollouts(plays, data.policy, games, demos, iteration=stage.iteration, **where)
     checks = rollouts_suite(table, policy=data.policy.digest, episodes_per_game=section.episodes_per_game)
     if (before := layout.episodes(stage.prev)).exists():
         checks += rollouts_drift(read_table(before, EPISODES), table)
@@ -47,7 +47,7 @@ def work(stage: Stage) -> None:
         {game.id: game for game in games},
         validation_share=section.validation_share,
         campaign_seed=params.seed,
-        scratch=scratch,
+        **where,
     )
     if checks := branches_suite(tried, table):
         stage.gate(checks)

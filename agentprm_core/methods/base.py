@@ -26,6 +26,7 @@ from agentprm_core.expectations import Check
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
 from agentprm_core.prm.dataset import Labelled
 from agentprm_core.search.playing import PlaySettings
+from agentprm_core.shards.base import HERE, Shards
 from agentprm_core.training.hardware import Hardware
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
 
@@ -87,6 +88,8 @@ class Given:
     ranking: Mapping | None = None
     """How well this iteration's PRM ranks actions (:func:`agentprm_core.prm.ranking.ranking_accuracy`), once
     measured."""
+    shards: Shards = HERE
+    """Where long play is done. It decides no byte."""
 
     @cached_property
     def policy(self) -> Checkpoint:

@@ -25,9 +25,8 @@ Departs from paper A, whose update is online DPO (:mod:`agentprm_core.methods.on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import pyarrow as pa
@@ -37,13 +36,14 @@ from agentprm_core.credit.cutting import DEMONSTRATIONS, SEARCHED, Cut
 from agentprm_core.datasets import episodes_from_table, episodes_to_table, read_table
 from agentprm_core.draws import share_of
 from agentprm_core.improve.rft import ended_early, expert_like, successes
-from agentprm_core.kept import kept
 from agentprm_core.methods.base import Collected, Given, Played, Updated
 from agentprm_core.methods.trust import trusted
 from agentprm_core.methods.update_base import UpdateConfig, imitate
 from agentprm_core.overlap import of_search
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import Search, play_games, search_digest
+from agentprm_core.shards.base import kept_portions
 from agentprm_core.suites import rollouts_suite
 from agentprm_core.types import EPISODES, Episode, Game
 
@@ -90,12 +90,14 @@ def collect(config: Config, given: Given) -> Collected:
     )
     search = Search(decoding(config.search), given.play, given.temperature, prior=given.prior)
     size = math.ceil(len(games) / _PORTIONS)
-    tables = []
-    for part in (games[at : at + size] for at in range(0, len(games), size)):
-        name = search_digest(given.policy, given.prm, part, search, given.seed, given.device, given.threads)
-        play = partial(_played, given, part, search)
-        tables.append(kept(given.scratch / f"{name}.parquet", EPISODES, play))
-    table = pa.concat_tables(tables)
+    parts = [games[at : at + size] for at in range(0, len(games), size)]
+    decides = (search, given.seed, given.device, given.threads)
+    names = [search_digest(given.policy, given.prm, part, *decides) for part in parts]
+    paths = [given.scratch / f"{name}.parquet" for name in names]
+    shared = (given.policy, given.prm, search, given.seed, given.iteration)
+    table = pa.concat_tables(
+        kept_portions(given.shards, paths, EPISODES, _searcher, shared, [(part,) for part in parts])
+    )
     checks = rollouts_suite(table, policy=given.policy.digest, episodes_per_game=1, searched=True)
     overlap, drawn_apart = of_search(given, [game.id for game in games])
     played = Played(len(games), table.num_rows)
@@ -145,9 +147,16 @@ def knows_an_end(searched: Sequence[Episode], alike: Sequence[Episode], max_turn
     return {"out_of_actions": out, "out_of_actions_imitated": out_alike}
 
 
-def _played(given: Given, games: Sequence[Game], search: Search) -> pa.Table:
-    played = play_games(given.policy, given.prm, games, search, given.seed)
-    return episodes_to_table(played, iteration=given.iteration, method=search.name, policy=given.policy.digest)
+def _searcher(
+    policy: Checkpoint, prm: Checkpoint, search: Search, seed: int, iteration: int
+) -> Callable[[Sequence[Game]], pa.Table]:
+    """Searches a portion of the games."""
+
+    def searched(games: Sequence[Game]) -> pa.Table:
+        played = play_games(policy, prm, games, search, seed)
+        return episodes_to_table(played, iteration=iteration, method=search.name, policy=policy.digest)
+
+    return searched
 
 
 def _figures(searched: pa.Table) -> dict:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
@@ -74,6 +74,10 @@ class Renderer:
     def __post_init__(self) -> None:
         # worlds say the same few thousand sentences over and over
         object.__setattr__(self, "_encode", lru_cache(maxsize=200_000)(_encoder(self.tokenizer)))
+
+    def __reduce__(self) -> tuple:
+        # to another process; the sentences that this one remembers stay
+        return Renderer, tuple(getattr(self, part.name) for part in fields(self) if part.init)
 
     @property
     def stop_token(self) -> int:

@@ -36,7 +36,11 @@ class Clock:
         try:
             yield
         finally:
-            self._laps[name] = self._laps.get(name, 0.0) + time.perf_counter() - start
+            self.book(name, time.perf_counter() - start)
+
+    def book(self, name: str, seconds: float) -> None:
+        """Seconds that were measured elsewhere."""
+        self._laps[name] = self._laps.get(name, 0.0) + seconds
 
     def report(self) -> dict[str, float]:
         """Seconds by name, with ``seconds`` (the whole process and its launch) and ``orchestration`` (its share)."""

@@ -9,6 +9,7 @@ from agentprm_core.search.playing import PlaySettings
 from tasks.frame import layout
 from tasks.frame.machine import hardware, use
 from tasks.frame.sections import Params
+from tasks.frame.shards import shards
 from tasks.frame.stage import Stage, read_json
 
 
@@ -62,4 +63,5 @@ def given(stage: Stage) -> Given:
         require=params.critic.require,
         prior=params.critic.prior,
         ranking=read_json(measured)["ranking"] if measured.exists() else None,
+        shards=shards(params.compute),
     )

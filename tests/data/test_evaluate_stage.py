@@ -1,13 +1,14 @@
 """The stage ``evaluate``: what it has measured is kept over a kill, and only what decides it decides that."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.policy.models import load_checkpoint
+from agentprm_core.search import cells
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES
@@ -24,7 +25,7 @@ def stage(tmp_path):
     compute = SimpleNamespace(device="cpu", threads=1)
     env = SimpleNamespace(world="alfworld")
     params = SimpleNamespace(seed=1, label="online_dpo/monte_carlo", compute=compute, env=env)
-    clock = SimpleNamespace(lap=lambda name: nullcontext())
+    clock = SimpleNamespace(book=lambda name, seconds: None)
     return SimpleNamespace(params=params, clock=clock, iteration=1, scratch=tmp_path / "scratch", name="evaluate@1")
 
 
@@ -33,17 +34,17 @@ def measured(stage, checkpoints, monkeypatch):
     """``measured(search)`` gives outcomes; ``measured.played`` are the searches that were played for them."""
     policy, prm = load_checkpoint(checkpoints / "policy"), load_checkpoint(checkpoints / "prm", kind="prm")
     games = games_from_table(read_table(checkpoints / "unseen.parquet", GAMES))
-    playing = evaluate.play_games
+    playing = cells.play_games
 
     def noted(policy, prm, games, search, *arguments):
         outcomes.played.append(search)
         return playing(policy, prm, games, search, *arguments)
 
     def outcomes(search, split="unseen", policy=policy):
-        return evaluate._outcomes(stage, split, games, search, policy, prm, None)
+        return pa.concat_tables(evaluate._measured(stage, [cells.Cell(split, games, search)], policy, prm, None))
 
     outcomes.played, outcomes.policy = [], policy
-    monkeypatch.setattr(evaluate, "play_games", noted)
+    monkeypatch.setattr(cells, "play_games", noted)
     return outcomes
 
 
