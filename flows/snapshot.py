@@ -175,7 +175,15 @@ def push(snapshot: Snapshot, remote: str) -> bool:
     """
     if remote not in git(snapshot.root, "remote").split():
         return False
-    git(snapshot.root, "push", "--quiet", "--no-verify", remote, f"HEAD:refs/heads/{snapshot.branch}")
+    try:
+        git(snapshot.root, "push", "--quiet", "--no-verify", remote, f"HEAD:refs/heads/{snapshot.branch}")
+    except SnapshotError as error:
+        if "fast-forwards" not in str(error):  # git's last line where the branch there has moved on
+            raise
+        raise SnapshotError(
+            f"campaign {snapshot.campaign}: {remote} has commits of {snapshot.branch} that are not here: "
+            "another host writes it. Let it go on there, or give this one another name"
+        ) from None
     return True
 
 

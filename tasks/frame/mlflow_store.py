@@ -216,11 +216,6 @@ def _stage_of(run) -> tuple[str, int | None]:
     return tags.get("stage", ""), int(tags["iteration"]) if "iteration" in tags else None
 
 
-def _short(campaign: str) -> str:
-    """A name as it is, and the first digits of a digest."""
-    return campaign[:6] if re.fullmatch("[0-9a-f]{16}", campaign) else campaign
-
-
 def _first(runs: Sequence) -> str:
     return min((run.info.start_time, run.info.run_id) for run in runs)[1]
 

@@ -31,7 +31,7 @@ from tests.flows.s3_double import FULL, KEYS
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 240
+START_SECONDS = 600
 """The first start of Prefect and MLflow makes their tables; the machine may be busy."""
 BUCKETS = ("dvc", "mlflow")
 UNWANTED = ("PREFECT_", "MLFLOW_", "AWS_", "PG", "AGENTPRM_")
