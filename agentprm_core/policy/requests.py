@@ -7,6 +7,7 @@ in an event loop.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -31,12 +32,17 @@ class Patience:
     """Pause before the first of them; it doubles from one to the next."""
 
 
-class Requests:
-    """Posts JSON to ``url`` and below, ``at_once`` requests at most. Close it."""
+class _Silent(ServerError):
+    """A server that did not answer a request: another one may."""
 
-    def __init__(self, url: str, *, at_once: int, patience: Patience, api_key: str | None) -> None:
-        """``url``: up to and with the version, ``http://localhost:8000/v1``."""
-        self._url, self._patience = url.rstrip("/"), patience
+
+class Requests:
+    """Posts JSON to one of ``urls`` and below, ``at_once`` requests at most. Close it."""
+
+    def __init__(self, *urls: str, at_once: int, patience: Patience, api_key: str | None) -> None:
+        """``urls``: of servers that say the same, each up to and with the version, ``http://localhost:8000/v1``."""
+        self._urls, self._patience = [url.rstrip("/") for url in urls], patience
+        self._silent: dict[str, str] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -45,12 +51,13 @@ class Requests:
         self._client = httpx.AsyncClient(headers=key, timeout=patience.timeout_s, limits=limits)
         self._room = asyncio.Semaphore(at_once)
 
-    def post(self, path: str, body: dict, named: str) -> Future[dict]:
+    def post(self, path: str, body: dict, named: str, home: int = 0) -> Future[dict]:
         """The JSON answer of ``path``. Its exception is a :class:`ServerError` that calls the request ``named``.
 
-        Tried again after a dropped connection, a time-out, 429 and 5xx.
+        Tried again after a dropped connection, a time-out, 429 and 5xx. ``home`` is the number of the server that is
+        asked first. One that has not answered a request for good is not asked again, as long as there are others.
         """
-        return self._run(self._post(f"{self._url}{path}", body, named))
+        return self._run(self._post(path, body, named, home))
 
     def close(self) -> None:
         """Drop what is under way."""
@@ -62,26 +69,46 @@ class Requests:
     def misread(self, path: str, named: str, answer: dict, missing: Exception) -> ServerError:
         """The error of an answer that lacks what was asked for."""
         said = f"an answer without {missing}: {str(answer)[:300]}"
-        return ServerError(f"{self._url}{path} answered otherwise than asked; request: {named}; {said}")
+        return ServerError(f"{', '.join(self._urls)}: {path} answered otherwise than asked; request: {named}; {said}")
 
     def _run(self, coroutine: Coroutine) -> Future:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    async def _post(self, url: str, body: dict, named: str) -> dict:
+    async def _post(self, path: str, body: dict, named: str, home: int) -> dict:
+        if len(self._urls) == 1:
+            return await self._ask(self._urls[0], path, body, named)
+        first = home % len(self._urls)
+        for url in self._urls[first:] + self._urls[:first]:
+            if url not in self._silent:
+                try:
+                    return await self._ask(url, path, body, named)
+                except _Silent as error:
+                    if url not in self._silent:
+                        print(f"{url} is not asked any more, others are: {error}", file=sys.stderr, flush=True)
+                        self._silent[url] = str(error)
+        raise ServerError(f"no server answers; the last: {self._silent[url]}")
+
+    async def _ask(self, url: str, path: str, body: dict, named: str) -> dict:
+        """The answer of one server. Raises _Silent where there is none."""
         tries, final, said = 0, False, ""
-        while not final:
+        while not final and url not in self._silent:
             if tries:
                 await asyncio.sleep(self._patience.backoff_s * 2 ** (tries - 1))
             tries += 1
             try:
                 async with self._room:
-                    response = await self._client.post(url, json=body)
+                    response = await self._client.post(f"{url}{path}", json=body)
             except httpx.TransportError as error:
                 said, final = f"{type(error).__name__}: {error}", tries > self._patience.retries
                 continue
             if response.is_success:
                 return response.json()
             said = f"HTTP {response.status_code}: {response.text[:300]}"
-            refused = response.status_code != 429 and response.status_code < 500
-            final = refused or tries > self._patience.retries
-        raise ServerError(f"{url} did not answer in {tries} tries; request: {named}; last: {said}")
+            if response.status_code != 429 and response.status_code < 500:
+                raise ServerError(_unanswered(url, path, tries, named, said))
+            final = tries > self._patience.retries
+        raise _Silent(_unanswered(url, path, tries, named, said))
+
+
+def _unanswered(url: str, path: str, tries: int, named: str, said: str) -> str:
+    return f"{url}{path} did not answer in {tries} tries; request: {named}; last: {said}"

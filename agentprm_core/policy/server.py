@@ -44,6 +44,9 @@ class Endpoint:
     """Ask for log-probabilities. Where they are not asked for or not given, ``Decision.log_prob`` is NaN."""
     extra: Mapping[str, object] = field(default_factory=dict)
     """Further fields of every request, as the server knows them (``{"top_k": 0}``)."""
+    also: tuple[str, ...] = ()
+    """Further servers with the same model, as ``url``. They share the episodes. One that does not answer for good is
+    left out, and its episodes go on at the others."""
 
     def __post_init__(self) -> None:
         if self.speech not in SPEECH:
@@ -53,6 +56,8 @@ class Endpoint:
 @dataclass(slots=True)
 class _Seat:
     seed: int
+    home: int
+    """The number of the server that is asked first: it has read the conversation so far."""
     messages: list[dict[str, str]] = field(default_factory=list)
     turn: int = -1
     tokens: int = 0
@@ -82,7 +87,9 @@ class ServerPlayer:
         self._endpoint, self._context = endpoint, context
         self._temperature, self._max_action_tokens = temperature, max_action_tokens
         self._path = SPEECH[endpoint.speech]
-        self._requests = Requests(endpoint.url, at_once=seats, patience=endpoint.patience, api_key=endpoint.api_key)
+        self._requests = Requests(
+            endpoint.url, *endpoint.also, at_once=seats, patience=endpoint.patience, api_key=endpoint.api_key
+        )
         self._seats: dict[int, _Seat] = {}
         self._opened = 0
 
@@ -100,7 +107,7 @@ class ServerPlayer:
 
     def open(self, seed: int) -> int:
         self._opened += 1
-        self._seats[self._opened] = _Seat(seed)
+        self._seats[self._opened] = _Seat(seed, self._opened)
         return self._opened
 
     def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
@@ -119,7 +126,7 @@ class ServerPlayer:
     def ask(self, seat: int, samples: int = 1) -> None:
         state = self._seats[seat]
         bodies = [self._body(state, sample) for sample in range(samples)]
-        state.requests = [self._requests.post(self._path, body, _name(body)) for body in bodies]
+        state.requests = [self._requests.post(self._path, body, _name(body), state.home) for body in bodies]
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
         said = chat_reply(action, reason) if self._endpoint.speech == "chat" else action

@@ -81,9 +81,9 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
 def _served(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     """The same of a policy behind a server, by the name it has there. Nobody constrains what it says."""
     instruction = world_spec(arguments.world).instruction
-    there = Endpoint(
-        arguments.server, arguments.model, arguments.speech, instruction=instruction, api_key=os.environ.get(API_KEY)
-    )
+    first, *others = arguments.server
+    who = {"instruction": instruction, "api_key": os.environ.get(API_KEY), "also": tuple(others)}
+    there = Endpoint(first, arguments.model, arguments.speech, **who)
     search = search_from(arguments, arguments.context, DecodingConfig(arguments.method))
     free = replace(search, settings=replace(search.settings, constrained=False))
     return there.model, free, partial(play_served, there)
@@ -142,7 +142,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     playing_arguments(parser)
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--policy", type=Path, help="checkpoint folder, or shipped:NAME")
-    who.add_argument("--server", metavar="URL", help=f"up to and with the version; a key that it wants is in {API_KEY}")
+    who.add_argument(
+        "--server",
+        metavar="URL",
+        action="append",
+        help=f"up to and with the version; a key that it wants is in {API_KEY}; again: servers that share the games",
+    )
     parser.add_argument("--model", help="of --server: the policy's name there")
     parser.add_argument("--speech", choices=tuple(SPEECH), help="of --server: text if trained here, chat if published")
     parser.add_argument("--method", choices=STANDALONE, default="greedy")

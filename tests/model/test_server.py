@@ -125,6 +125,57 @@ def test_a_dead_server_is_named_and_loses_no_finished_episode(toy_engine):
     assert len(finished) >= 3
 
 
+def together(*servers, **how):
+    """A player at several servers."""
+    urls = [f"http://127.0.0.1:{server.server_port}/v1" for server in servers]
+    there = Endpoint(urls[0], "toy", "text", patience=PATIENCE, also=tuple(urls[1:]))
+    return ServerPlayer(there, seats=4, context=512, temperature=1.0, max_action_tokens=8, **how)
+
+
+def test_several_servers_share_the_episodes(toy_engine):
+    with serving() as one, player(one, temperature=1.0) as alone:
+        expected = played(alone, toy_engine)
+    with serving() as one, serving() as two, together(one, two) as there:
+        assert played(there, toy_engine) == expected
+        assert min(len(one.asked), len(two.asked)) > 0.25 * (len(one.asked) + len(two.asked))
+
+
+@pytest.mark.parametrize("status", [503, None])
+def test_the_episodes_of_a_dead_server_go_on_at_another(toy_engine, capfd, status):
+    with serving() as one, player(one, temperature=1.0) as alone:
+        expected = played(alone, toy_engine)
+    with (
+        serving() as one,
+        serving(lambda number, body: 200 if number <= 5 else status) as two,
+        together(one, two) as there,
+    ):
+        assert played(there, toy_engine) == expected, "each once, with the same draws"
+        assert len(two.asked) <= 5 + 4 * (1 + PATIENCE.retries), "it is not asked any more"
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"127.0.0.1:{two.server_port}/v1 is not asked any more, others are: " in line
+
+
+def test_several_servers_none_of_which_answers_are_one_line(toy_engine):
+    with (
+        serving(lambda number, body: 503) as one,
+        serving(lambda number, body: 503) as two,
+        together(one, two) as there,
+        pytest.raises(ServerError, match=r"^no server answers; the last: .*HTTP 503") as error,
+    ):
+        played(there, toy_engine)
+    assert "\n" not in str(error.value)
+
+
+def test_a_request_that_one_server_refuses_is_not_sent_to_another(toy_engine):
+    with (
+        serving(lambda number, body: 422) as one,
+        serving(lambda number, body: 422) as two,
+        together(one, two) as there,
+        pytest.raises(ServerError, match=r"in 1 tries.*HTTP 422"),
+    ):
+        played(there, toy_engine)
+
+
 def test_nobody_there_is_an_error_with_the_address():
     there = Endpoint(url="http://127.0.0.1:9/v1", model="toy", speech="text", patience=PATIENCE)
     with ServerPlayer(there, seats=1, context=512, temperature=0.0, max_action_tokens=8) as nobody:
