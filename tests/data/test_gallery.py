@@ -14,6 +14,7 @@ from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.evaluate import outcomes_table
 from agentprm_core.opinions import Candidate
 from agentprm_core.policy.sampler import Cost
+from agentprm_core.search.recorded import BACK, KEPT, MERGED, Weighed
 from agentprm_core.types import GAMES, Episode, Game, Turn
 from tasks.frame import layout
 from tasks.frame.mlflow_store import connect
@@ -22,8 +23,10 @@ from tasks.frame.stage import write_json
 from tasks.frame.tracing import log_traces, traces
 from tasks.report import campaign, gallery, overview
 from tasks.report.pages import numeric
-from tasks.report.shown import Shown
+from tasks.report.shown import Branch as ActionPlays
+from tasks.report.shown import Label, Shown, episode_page
 from tests.data.test_compare import written
+from tests.data.test_show import GAME, episode, shown
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,6 +167,24 @@ def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
         assert said["won", None] == (trace.info.tags["policy"] == "policy 3")
 
 
+def everything_shown() -> str:
+    """A page of ``agentprm show`` with all that one can have: two policies that part, three PRMs, a tree, labels,
+    branches, reasons, long texts and words."""
+    one = episode(("a", "go"), ("b", "look"), ("c " * 400, "take"))
+    turns = (
+        *one.turns[:-1],
+        one.turns[-1]._replace(reason="because " * 80, action="x" * 90, admissible=("go", "x" * 90)),
+    )
+    tree = [Weighed(("go",), 3, 0.9, 0.9, KEPT), Weighed(("look",), 1, 0.2, 0.2, MERGED),
+            Weighed(("go", "take"), 2, 0.8, 0.8, KEPT), Weighed(("go", "look"), 2, 0.3, 0.3, BACK)]  # fmt: skip
+    told = shown(
+        dataclasses.replace(one, turns=turns), "a policy of a long name, beam_4x4", scores=3, tree=tree,
+        labels={0: Label(0.75, 4, 0.01)}, branches={1: [ActionPlays("take", 0.83, 6, 7.5)]},
+    )  # fmt: skip
+    other = shown(episode(("a", "go"), ("b", "take"), ("d", "go"), won=False), "after", scores=3)
+    return episode_page(GAME, [told, other], ["PRM 1", "PRM 2", "another PRM of a long name"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -182,7 +203,9 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
         page.on("console", lambda said: amiss.append(said.text))
         page.on("pageerror", lambda error: amiss.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        for path in (layout.GALLERY / "index.html", layout.GALLERY / "01.html", layout.REPORTS / overview.PAGE):
+        (tmp_path / "show.html").write_text(everything_shown())
+        gallery_pages = (layout.GALLERY / "index.html", layout.GALLERY / "01.html")
+        for path in (*gallery_pages, tmp_path / "show.html", layout.REPORTS / overview.PAGE):
             page.goto(path.resolve().as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
             dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"

@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from agentprm_core.errors import DataError
 from agentprm_core.improve.sft import SftColumns, sft_objective
-from agentprm_core.planning.memory import Training, playing_memory, slot_bytes, training_memory
+from agentprm_core.planning.memory import BLOCK, HEAP, Training, playing_memory, slot_bytes, training_memory
 from agentprm_core.planning.shapes import SHAPES, ModelShape, shape_of
 from agentprm_core.planning.work import reading_flops, training_flops
 from agentprm_core.policy.runner import cache_bytes
@@ -112,7 +112,7 @@ def kept_bytes(shape, how, share):
 @pytest.mark.parametrize("rank", [0, 4])
 def test_activations_are_what_autograd_keeps(shape, precision, rank):
     how = Training(precision, "adamw", TOKENS, rank=rank, modules=MODULES if rank else ())
-    planned = training_memory(shape, how, share=0.25, device="cpu").activations
+    planned = training_memory(shape, how, share=0.25, device="cuda").activations  # tensors alone, no heap around them
     assert planned == pytest.approx(kept_bytes(shape, how, 0.25), rel=0.15)
 
 
@@ -121,9 +121,21 @@ def test_checkpointing_keeps_a_layers_input_alone():
     plain = Training("float32", "adamw", TOKENS)
     deep = ModelShape(8, 64, 160, 4, 2, 16, 128, True)
     saved = kept_bytes(deep, plain, 0.25) - kept_bytes(deep, how, 0.25)
-    sizes = [training_memory(deep, each, share=0.25, device="cpu").activations for each in (plain, how)]
+    sizes = [training_memory(deep, each, share=0.25, device="cuda").activations for each in (plain, how)]
     # the plan has one layer in full beside, which is there in the backward pass and not when the loss is known
     assert sizes[0] - sizes[1] == pytest.approx(saved * 7 / 8, rel=0.15)
+
+
+def test_the_heap_of_a_cpu_keeps_small_blocks_and_gives_large_ones_back():
+    def ratio(tokens):
+        how = Training("float32", "adamw", tokens)
+        cpu, gpu = (training_memory(SMALL, how, share=0.25, device=each).activations for each in ("cpu", "cuda"))
+        return cpu / gpu
+
+    assert ratio(512) == pytest.approx(HEAP)
+    assert ratio(BLOCK) == 1.0
+    inner = BLOCK // 4 // SMALL.inner  # there the widest tensors of a layer are large, the others are not
+    assert 1.0 < ratio(inner + 1) < HEAP
 
 
 def test_states_of_the_optimizer():
@@ -193,7 +205,7 @@ print(json.dumps([peak() - before, before]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("layers", "width", "tokens"), [(4, 256, 4096), (6, 512, 2048)])
+@pytest.mark.parametrize(("layers", "width", "tokens"), [(4, 256, 4096), (6, 512, 2048), (2, 768, 12288)])
 def test_the_peak_of_a_training_is_what_was_planned(layers, width, tokens):
     ran = [sys.executable, "-c", PEAK, str(layers), str(width), str(tokens)]
     grown, _ = json.loads(subprocess.run(ran, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
