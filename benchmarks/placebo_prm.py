@@ -20,64 +20,19 @@ import tempfile
 from pathlib import Path
 
 import torch
-import yaml
 from transformers.utils import logging
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
-from agentprm_core.methods.base import Folders, Given
 from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, train_on_labels
 from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.prm.placebo import permuted
 from agentprm_core.prm.ranking import ranked
-from agentprm_core.search.playing import PlaySettings
-from agentprm_core.training.hardware import Hardware
 from agentprm_core.worlds import world_spec
+from benchmarks.campaigns import given_of, params_of
 
 CRITICS = ("monte_carlo", "playing_on")
 SHARED = ("name", "gamma", "learning_rate", "epochs", "batch_tokens", "likelihood", "prior", "require")
-
-
-def given_of(root: Path, params: dict, iteration: int, scratch: Path) -> Given:
-    """What the critic of this iteration was given, from the campaign's folder."""
-    data, before, compute, model = root / "data", iteration - 1, params["compute"], params["model"]
-    play = PlaySettings(
-        world=params["env"]["world"],
-        max_turns=params["env"]["max_turns"],
-        context=model["context"],
-        max_action_tokens=model["max_action_tokens"],
-        constrained=model["constrained"],
-        slots=compute["slots"],
-        cache_mb=compute["cache_mb"],
-    )
-    folders = Folders(
-        games=data / "games/train.parquet",
-        demos=data / "demos/demos.parquet",
-        rollouts=(data / f"rollouts/{iteration}/episodes.parquet",),
-        branches=data / f"rollouts/{iteration}/branches.parquet",
-        labels=data / f"labels/{iteration}/labels.parquet",
-        collected=data / f"collected/{iteration}/collected.parquet",
-        first_policy=data / "checkpoints/policy/0",
-        policy=data / f"checkpoints/policy/{before}",
-        prm=data / f"checkpoints/prm/{iteration}",
-        prm_before=None,
-    )
-    kept = {"pass_tokens": compute["pass_tokens"], "save_every": 0}
-    return Given(
-        iteration=iteration,
-        seed=params["seed"] + 1000 * iteration,
-        campaign_seed=params["seed"],
-        validation_share=params["rollout"]["validation_share"],
-        temperature=params["rollout"]["temperature"],
-        folders=folders,
-        play=play,
-        hardware=Hardware(optimizer=model.get("optimizer", "adamw"), precision=compute["precision"], **kept),
-        device=compute["device"],
-        threads=compute["threads"],
-        sizes={},
-        observation_weight=params["sft"]["observation_weight"],
-        scratch=scratch,
-    )
 
 
 def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: int | None = None) -> dict:
@@ -86,13 +41,12 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     Raises:
         DataError: no campaign there, or one whose critic learns otherwise.
     """
-    path = root / "params.yaml"
-    if not path.exists():
-        raise DataError(f"--campaign: {path} is not there: the folder in which dvc.yaml's stages ran")
-    params = yaml.safe_load(path.read_text())
+    params = params_of(root)
     critic = params["critic"]
     if critic["name"] not in CRITICS:
-        raise DataError(f"{path}: critic.name: {critic['name']!r} has no placebo: one of {', '.join(CRITICS)}")
+        raise DataError(
+            f"{root / 'params.yaml'}: critic.name: {critic['name']!r} has no placebo: one of {', '.join(CRITICS)}"
+        )
     given = given_of(root, params, iteration, scratch)
     torch.set_num_threads(given.threads)
     config = CriticConfig(**{name: critic[name] for name in SHARED}, init_from="policy")

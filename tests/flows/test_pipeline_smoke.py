@@ -96,7 +96,25 @@ def test_the_pipeline(tmp_path):
     a_second_repro_runs_nothing(reproduced)
     the_table_of_iterations(reproduced)
     mlflow_remembers(reproduced)
+    benchmarks_read_a_finished_campaign(reproduced, tmp_path / "placebo")
     killed_in_the_middle_and_run_again_it_ends_in_the_same_bytes(reproduced, again)
+
+
+def benchmarks_read_a_finished_campaign(folder: Path, aside: Path) -> None:
+    rows = benchmark("ranking_matrix", "--campaign", str(folder))["rows"]
+    assert [(row["scorer"], row["states_of"]) for row in rows] == [("PRM 1", 1), ("likelihood", 1)]
+    assert rows[0]["ranking"] == json.loads((folder / layout.metrics("prm-1")).read_text())["ranking"]
+    placebo = benchmark("placebo_prm", "--campaign", str(folder), "--out", str(aside), "--limit", "8")
+    assert 0 <= placebo["validation"]["auc"] <= 1
+    assert (aside / "model.safetensors").exists()
+
+
+def benchmark(name: str, *arguments: str) -> dict:
+    """The object that its last line is."""
+    asked = [sys.executable, "-m", f"benchmarks.{name}", "--json", *arguments]
+    done = subprocess.run(asked, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def a_second_repro_runs_nothing(reproduced):

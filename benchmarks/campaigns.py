@@ -1,0 +1,62 @@
+"""What a finished campaign's folder holds, for benchmarks: ``params.yaml``, and the ``data`` that its stages wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from agentprm_core.errors import DataError
+from agentprm_core.methods.base import Folders, Given
+from agentprm_core.search.playing import PlaySettings
+from agentprm_core.training.hardware import Hardware
+
+
+def params_of(root: Path) -> dict:
+    """The campaign's parameters as they stand in its file. Raises DataError where there are none."""
+    path = root / "params.yaml"
+    if not path.exists():
+        raise DataError(f"--campaign: {path} is not there: the folder in which dvc.yaml's stages ran")
+    return yaml.safe_load(path.read_text())
+
+
+def given_of(root: Path, params: dict, iteration: int, scratch: Path) -> Given:
+    """What the critic of this iteration was given, from the campaign's folder."""
+    data, before, compute, model = root / "data", iteration - 1, params["compute"], params["model"]
+    play = PlaySettings(
+        world=params["env"]["world"],
+        max_turns=params["env"]["max_turns"],
+        context=model["context"],
+        max_action_tokens=model["max_action_tokens"],
+        constrained=model["constrained"],
+        slots=compute["slots"],
+        cache_mb=compute["cache_mb"],
+    )
+    folders = Folders(
+        games=data / "games/train.parquet",
+        demos=data / "demos/demos.parquet",
+        rollouts=(data / f"rollouts/{iteration}/episodes.parquet",),
+        branches=data / f"rollouts/{iteration}/branches.parquet",
+        labels=data / f"labels/{iteration}/labels.parquet",
+        collected=data / f"collected/{iteration}/collected.parquet",
+        first_policy=data / "checkpoints/policy/0",
+        policy=data / f"checkpoints/policy/{before}",
+        prm=data / f"checkpoints/prm/{iteration}",
+        prm_before=None,
+    )
+    kept = {"pass_tokens": compute["pass_tokens"], "save_every": 0}
+    return Given(
+        iteration=iteration,
+        seed=params["seed"] + 1000 * iteration,
+        campaign_seed=params["seed"],
+        validation_share=params["rollout"]["validation_share"],
+        temperature=params["rollout"]["temperature"],
+        folders=folders,
+        play=play,
+        hardware=Hardware(optimizer=model.get("optimizer", "adamw"), precision=compute["precision"], **kept),
+        device=compute["device"],
+        threads=compute["threads"],
+        sizes={},
+        observation_weight=params["sft"]["observation_weight"],
+        scratch=scratch,
+    )

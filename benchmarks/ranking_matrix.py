@@ -1,0 +1,110 @@
+"""Do PRMs get worse by iteration, or are their states harder? Every PRM, on the states of every iteration.
+
+    python -m benchmarks.ranking_matrix --campaign . --json
+
+The states of iteration j are those where π_{j−1} would do one thing or another, in games that no PRM of the campaign is
+trained on; up to a few actions were tried at each, and played on by π_{j−1} (``rollout.branch``). PRM i is trained on
+the plays of π_{i−1}. So the diagonal is what the campaign itself measures. Read a column downwards: the states stay the
+same, and only the PRM differs. ``likelihood`` is the control that learnt nothing: how likely π_{j−1} finds the action.
+
+The last line is one JSON object: ``rows``, a figure for each PRM and column with its 95 % interval over games.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from transformers.utils import logging
+
+from agentprm_core.errors import DataError
+from agentprm_core.methods.critic_base import labelled_sides
+from agentprm_core.policy.models import Checkpoint, load_checkpoint
+from agentprm_core.prm.dataset import Labelled
+from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.ranking import ranked
+from benchmarks.campaigns import given_of, params_of
+
+LIKELIHOOD = "likelihood"
+
+
+def matrix(root: Path, threads: int) -> list[dict]:
+    """A row for each scorer and iteration: ``scorer`` (``PRM 1`` …, or :data:`LIKELIHOOD`), ``states_of`` (the
+    iteration), and :func:`agentprm_core.prm.ranking.ranked`'s ``ranking``, ``ranking_of_all`` and ``choosing``.
+
+    Raises DataError where the folder is no campaign, or a part of it is not there yet.
+    """
+    params = params_of(root)
+    torch.set_num_threads(threads)
+    iterations = sorted(int(name) for name in params["iterations"])
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for states_of in iterations:
+            given = given_of(root, params, states_of, Path(scratch))
+            critic = params["critic"]
+            _, held_out = labelled_sides(given, gamma=critic["gamma"], outcome=critic.get("outcome", "binary"))
+            for name, scorer in _scorers(root, iterations, given.trainee):
+                print(f"{name} on the states of iteration {states_of}", file=sys.stderr)
+                told = _told(scorer, held_out, given.hardware.pass_tokens, given.seed)
+                rows.append({"scorer": name, "states_of": states_of, **told})
+    return rows
+
+
+def _scorers(root: Path, iterations: Sequence[int], player: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
+    for i in iterations:
+        yield f"PRM {i}", load_checkpoint(root / f"data/checkpoints/prm/{i}", kind="prm")
+    # a new PRM's head is zero, so its score is the policy's likelihood alone; any weight above 0 orders alike
+    yield LIKELIHOOD, replace(player, model=new_prm(player.model, likelihood=1.0))
+
+
+def _told(scorer: Checkpoint, held_out: Sequence[Labelled], tokens: int, seed: int) -> dict:
+    return ranked(scorer.model, scorer.renderer, held_out, batch_tokens=tokens, seed=seed)
+
+
+def table(rows: Sequence[dict]) -> str:
+    """Markdown: a row a scorer, a column an iteration."""
+    columns = sorted({row["states_of"] for row in rows})
+    of = {(row["scorer"], row["states_of"]): row for row in rows}
+    lines = [
+        f"| scorer | {' | '.join(f'states of iteration {j}' for j in columns)} |",
+        f"|---|{'---|' * len(columns)}",
+    ]
+    for name in dict.fromkeys(row["scorer"] for row in rows):
+        lines.append(f"| {name} | {' | '.join(_cell(of[name, j]) for j in columns)} |")
+    return "\n".join(lines)
+
+
+def _cell(row: dict) -> str:
+    of = row["ranking"]
+    if of["accuracy"] is None:
+        return "no two actions that differ"
+    share, low, high = (100 * of[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
+    gain, room = row["choosing"]["gain"], row["choosing"]["headroom"]
+    return f"{share:.1f} % [{low:.1f}, {high:.1f}] of {of['pairs']}; gain {gain:+.3f} of {room:.3f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        rows = matrix(args.campaign, args.threads)
+    except (DataError, FileNotFoundError) as error:
+        sys.exit(f"ranking_matrix: {error}")
+    if not args.json:
+        print(table(rows))
+    print(json.dumps({"rows": rows}))
+
+
+if __name__ == "__main__":
+    main()
