@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,15 +17,14 @@ from agentprm_core.evaluate import OUTCOMES, by_split, headline
 from agentprm_core.improve.sft import SftSettings
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
 from agentprm_core.search.cells import Cell, measurer
-from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.imagining import imagined_world
-from agentprm_core.search.playing import Search, search_digest
+from agentprm_core.search.playing import search_digest
 from agentprm_core.shards.base import kept_portions
 from agentprm_core.suites_played import outcomes_suite
 from agentprm_core.types import EPISODES, GAMES, Game
 from agentprm_core.worlds.published import find_games
 from tasks.frame import layout
-from tasks.frame.given import play_settings
+from tasks.frame.given import searches
 from tasks.frame.machine import hardware, use
 from tasks.frame.shards import shards
 from tasks.frame.stage import Stage, run_stage, write_json
@@ -41,18 +39,11 @@ def work(stage: Stage) -> None:
     how = {"device": compute.device, "dtype": playing_dtype(compute.device, compute.precision)}
     policy = load_checkpoint(layout.policy(stage.iteration), **how)
     prm = load_checkpoint(chooser, kind="prm", **how)
-    ways = [decoding(name) for name in params.evaluate.decoding]
-    ahead = any(way.method == "lookahead" for way in ways)
+    ways = searches(params)
+    ahead = any(search.way.method == "lookahead" for search in ways)
     world_model, of_world = _world_model(stage) if ahead else (None, {})
     splits = _splits(stage)
-    search = partial(
-        Search,
-        settings=play_settings(params),
-        temperature=params.rollout.temperature,
-        prior=params.critic.prior,
-        gamma=params.critic.gamma,
-    )
-    cells = [Cell(split, games, search(way)) for split, games in splits.items() for way in ways]
+    cells = [Cell(split, games, search) for split, games in splits.items() for search in ways]
     outcomes = pa.concat_tables(_measured(stage, cells, policy, prm, world_model))
     stage.gate(outcomes_suite(outcomes, {split: len(of) for split, of in splits.items()}, policy=policy.digest))
     write_table(outcomes, layout.outcomes(stage.iteration))

@@ -77,6 +77,11 @@ class DecodingConfig:
     def is_search(self) -> bool:
         return self.method in SEARCHES
 
+    def prior(self, tau: float) -> float:
+        """The weight of the samples' log-share where the campaign's is ``tau``: 0 where the policy's own likelihood
+        chooses. The share of the samples estimates that same likelihood, and makes the control weaker."""
+        return 0.0 if self.by == LIKELIHOOD else tau
+
     def under(self, scorer: str) -> DecodingConfig:
         """The same search with this scorer choosing. Raises ValueError where there is no such scorer."""
         return replace(self, by=scorer)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from agentprm_core.methods.base import Folders, Given
 from agentprm_core.policy.starting import ScratchModel
-from agentprm_core.search.playing import PlaySettings
+from agentprm_core.search.decoding_config import decoding
+from agentprm_core.search.playing import PlaySettings, Search
 from tasks.frame import layout
 from tasks.frame.machine import hardware, use
 from tasks.frame.sections import Params
@@ -24,6 +25,13 @@ def play_settings(params: Params) -> PlaySettings:
         slots=params.compute.slots,
         cache_mb=params.compute.cache_mb,
     )
+
+
+def searches(params: Params) -> list[Search]:
+    """Every way of playing that ``evaluate`` measures, with its prior."""
+    play, temperature, critic = play_settings(params), params.rollout.temperature, params.critic
+    ways = map(decoding, params.evaluate.decoding)
+    return [Search(way, play, temperature, prior=way.prior(critic.prior), gamma=critic.gamma) for way in ways]
 
 
 def folders(iteration: int, prev: int) -> Folders:

@@ -155,7 +155,7 @@ def _look(
     name: str,
 ) -> dict[str, Shown]:
     settings, critic = play_settings(params), params.critic
-    search = Search(way, settings, params.rollout.temperature, prior=critic.prior, gamma=critic.gamma)
+    search = Search(way, settings, params.rollout.temperature, prior=way.prior(critic.prior), gamma=critic.gamma)
     return look(policy, chooser, [prm], games, search, params.seed, name=f"{name}, {search.name}", scored=_SCORED)
 
 

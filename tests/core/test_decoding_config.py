@@ -77,3 +77,8 @@ def test_a_name_that_there_is_not_says_which_there_are(name):
 def test_what_chooses_nothing_is_refused(name, message):
     with pytest.raises(ValueError, match=message):
         decoding(name)
+
+
+def test_no_prior_beside_the_likelihood_that_it_estimates():
+    assert decoding("best_of_16").prior(0.1) == decoding("beam_4x4_by_constant").prior(0.1) == 0.1
+    assert decoding("best_of_16_by_untrained_likelihood").prior(0.1) == 0.0

@@ -1,6 +1,7 @@
 """The stage ``evaluate``: what it has measured is kept over a kill, and only what decides it decides that."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES
 from tasks import evaluate
+from tasks.frame.given import searches
+from tasks.frame.params import load_params
 
 PLAY = PlaySettings(
     world="alfworld", max_turns=3, context=512, max_action_tokens=8, constrained=True, slots=4, cache_mb=256
@@ -78,3 +81,10 @@ def test_all_that_decides_outcomes_asks_for_others(stage, measured):
     assert len(measured.played) == 11
     measured(replace(SEARCH, settings=replace(PLAY, cache_mb=300)))
     assert len(measured.played) == 11, "more memory than the slots need changes nothing"
+
+
+def test_the_control_of_what_a_prm_adds_is_played_without_the_prior():
+    params = load_params(Path(__file__).parents[2] / "params.yaml")
+    priors = {search.name: search.prior for search in searches(params)}
+    assert priors["best_of_16"] == params.critic.prior > 0
+    assert priors["best_of_16_by_untrained_likelihood"] == 0
