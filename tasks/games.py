@@ -37,7 +37,7 @@ def work(stage: Stage) -> None:
 
 
 def _games(stage: Stage, spec: WorldSpec, split: str, count: int) -> list[Game]:
-    root = stage.params.games.published
+    root = stage.params.games.root
     if count == 0:
         return []
     if root is None:

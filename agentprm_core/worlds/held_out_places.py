@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,26 +23,24 @@ def games_by_place(
 
     Raises DataError for a world whose games have no places, or that has fewer games than are asked for.
     """
-    if spec.load is None or spec.place is None:
+    load, place = spec.load, spec.place
+    if load is None or place is None:
         raise DataError(f"games.published: {spec.name} has no published games by place: give the folder alone, or null")
-    ours = {
-        split: spec.load(root, theirs, None) for split, theirs in spec.published_splits.items() if split != "unseen"
-    }
-    trained = [game for game in ours["train"] if not _new(spec, game)]
+    train, seen = (load(root, spec.published_splits[split], None) for split in ("train", "seen"))
+    trained = [game for game in train if game.attributes[place] not in spec.new_places]
+    places = {game.attributes[place] for game in trained}
+    drawn = _some(trained, counts["train"] - generated, "train", seed)
     found = {
-        "train": _some(trained, counts["train"] - generated, "train", seed)
-        + _generated(spec, trained, generated, seed),
-        "seen": _some([game for game in ours["seen"] if not _new(spec, game)], counts["seen"], "seen", seed),
-        "unseen": [
-            replace(game, split="unseen")
-            for game in _some([game for game in ours["train"] if _new(spec, game)], counts["unseen"], "unseen", seed)
-        ],
+        "train": drawn + _generated(spec.generate, place, places, generated, seed),
+        "seen": _some([game for game in seen if game.attributes[place] in places], counts["seen"], "seen", seed),
+        "unseen": _some(
+            [replace(game, split="unseen") for game in train if game.attributes[place] in spec.new_places],
+            counts["unseen"],
+            "unseen",
+            seed,
+        ),
     }
     return {split: sorted(games, key=lambda game: game.id) for split, games in found.items()}
-
-
-def _new(spec: WorldSpec, game: Game) -> bool:
-    return game.attributes[spec.place] in spec.new_places
 
 
 def _some(games: Sequence[Game], count: int, split: str, seed: int) -> list[Game]:
@@ -55,11 +53,12 @@ def _some(games: Sequence[Game], count: int, split: str, seed: int) -> list[Game
     return random.Random(seed).sample(sorted(games, key=lambda game: game.id), count)
 
 
-def _generated(spec: WorldSpec, trained: Sequence[Game], count: int, seed: int) -> list[Game]:
-    """``count`` generated games of train in the places of ``trained``."""
-    places = {game.attributes[spec.place] for game in trained}
+def _generated(
+    generate: Callable[[int, int, str], list[Game]], place: str, places: set, count: int, seed: int
+) -> list[Game]:
+    """``count`` generated games of train in ``places``."""
     asked, found = count, []
     while len(found) < count:
         asked += asked // 8 + 8
-        found = [game for game in spec.generate(asked, seed, "train") if game.attributes[spec.place] in places]
+        found = [game for game in generate(asked, seed, "train") if game.attributes[place] in places]
     return random.Random(seed).sample(found, count)
