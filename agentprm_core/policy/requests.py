@@ -86,7 +86,7 @@ class Requests:
                     if url not in self._silent:
                         print(f"{url} is not asked any more, others are: {error}", file=sys.stderr, flush=True)
                         self._silent[url] = str(error)
-        raise ServerError(f"no server answers; the last: {self._silent[url]}")
+        raise ServerError(f"no server answers; the last: {list(self._silent.values())[-1]}")
 
     async def _ask(self, url: str, path: str, body: dict, named: str) -> dict:
         """The answer of one server. Raises _Silent where there is none."""
