@@ -92,11 +92,12 @@ def test_what_is_shipped_is_what_its_card_says(name):
     assert not [path for path in shipped.FOLDER.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
 
 
-def test_the_agent_for_a_first_look_wins_as_often_as_its_card_says():
-    card = shipped.shipped_card("households")
+@pytest.mark.parametrize("name", shipped.shipped_names())
+def test_a_shipped_agent_wins_as_often_as_its_card_says(name):
+    card = shipped.shipped_card(name)
     (stated,) = (row for row in card["figures"] if row["way"] == "greedy")
     games = [*generate_games(20, 99, "seen"), *generate_games(20, 99, "unseen")]
-    episodes = play_games(load_checkpoint("shipped:households"), None, games, greedy(card["world"]), 1)
+    episodes = play_games(load_checkpoint(f"shipped:{name}"), None, games, greedy(card["world"]), 1)
     low, high = wilson(sum(episode.won for episode in episodes), len(episodes))
     assert len(episodes) == 40 and low <= stated["ci_high"] and stated["ci_low"] <= high
     assert world_spec(card["world"]).max_turns == 30
