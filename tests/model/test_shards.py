@@ -1,8 +1,8 @@
 """Play in shards has the bytes of play in one process, whoever plays and whoever dies."""
 
+import contextlib
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 
@@ -255,8 +256,12 @@ def two_nodes(monkeypatch):
         nodes.shutdown()
 
 
-def kill_raylet(node):
-    os.kill(node.all_processes["raylet"][0].process.pid, signal.SIGKILL)
+def kill_machine(node):
+    """All of its processes, as when the power goes: workers outlive their raylet for a while, and end their task."""
+    raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+    for process in [*raylet.children(recursive=True), raylet]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @pytest.mark.slow
@@ -333,7 +338,7 @@ class TestTwoMachines:
         def kill():
             until(lambda: len(list(kept.glob("*.parquet"))) >= 2, 120)
             finished.extend(int(path.stem) for path in kept.glob("*.parquet"))
-            kill_raylet(two_nodes.workers[0])
+            kill_machine(two_nodes.workers[0])
 
         killer = threading.Thread(target=kill)
         killer.start()
@@ -347,13 +352,11 @@ class TestTwoMachines:
     def test_a_machine_that_joins_is_used(self, two_nodes, tmp_path, notes, of_ray):
         two_nodes.remove_node(two_nodes.workers.pop())
 
-        def join():
-            until(lambda: (tmp_path / "kept/0.parquet").exists(), 300)
-            two_nodes.add_node(num_cpus=1)
-
-        joining = threading.Thread(target=join)
-        joining.start()
         there = of_ray(two_nodes.address, threads=1)
-        numbers(there, tmp_path / "kept", 30, shared=(notes, 0.7))
-        joining.join()
+        there.join()
+        playing = threading.Thread(target=numbers, args=(there, tmp_path / "kept", 60), kwargs={"shared": (notes, 0.7)})
+        playing.start()
+        until(lambda: (tmp_path / "kept/0.parquet").exists(), 300)
+        two_nodes.add_node(num_cpus=1)  # here, since it asks for signals, which the main thread alone has
+        playing.join()
         assert there._crew.count == 2
