@@ -153,13 +153,8 @@ def final(lines: Iterable[str]) -> bool:
 
 def worth_a_retry(task: object, run: object, state: State) -> bool:
     """Prefect asks before each retry: not where the same again would end the same way."""
-    try:
-        state.result()
-    except (StageRefused, gpus.NotSoMany):
-        return False
-    except Exception:
-        return True
-    return False
+    ended = state.result(raise_on_failure=False)
+    return not isinstance(ended, (StageRefused, gpus.NotSoMany))
 
 
 @task(task_run_name="{stage.name}", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=worth_a_retry)
