@@ -208,6 +208,26 @@ def scores_by_turn(turns_by_iteration: Mapping[int, Sequence[Mapping]], path: Pa
     _save(figure, path)
 
 
+def climbs(lines: Sequence[Mapping], path: Path) -> None:
+    """Success with its 95 % interval against the iteration: a panel a campaign's ``name``, a colour a way of playing, a
+    line a ``seed``."""
+    names, ways = (list(dict.fromkeys(line[of] for line in lines)) for of in ("name", "decoding"))
+    figure, panels = _panels(names)
+    for panel, name in zip(panels, names):
+        of_name = [line for line in lines if line["name"] == name]
+        seeds = sorted({line["seed"] for line in of_name})
+        for number, way in enumerate(ways):
+            for seed in seeds:
+                line = [one for one in of_name if one["decoding"] == way and one["seed"] == seed]
+                x = [one["iteration"] + _dodge(number, len(ways)) for one in line]
+                _with_interval(panel, x, line, number, way if seed == seeds[0] else "_nolegend_")
+        games, runs = of_name[0]["games"], "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+        _frame(panel, f"{name}, {games} games, {runs}", "iteration", "success")
+        _by_iteration(panel, of_name)
+    _legend_below(figure, panels[0])
+    _save(figure, path)
+
+
 def search_curves(curves: Mapping[str, Mapping[str, Sequence[Mapping]]], rows: Sequence[Mapping], path: Path) -> None:
     """Success with its 95 % interval against the tokens that both models read: a panel a search, a line a PRM, and
     greedy play as a band. ``curves``: {search: {PRM: rows by tokens}}; ``rows``: the table, with greedy play."""

@@ -1,0 +1,145 @@
+"""Campaigns side by side: success of every policy in each of them, what three iterations gain, what the PRM adds.
+
+    python -m benchmarks.side_by_side textcraft=../textcraft arithmetic=../arithmetic --out docs/worlds.png --json
+
+Each argument is NAME=FOLDER, the folder in which a campaign's stages ran. Held-out games of both splits count together;
+``--split unseen`` has one of them. Several campaigns of one name are seeds of it: a row each. The gain is that of the
+last policy over π₀ by the first way of playing, paired by game, with McNemar's exact p. What the PRM adds is PRM 1's
+Best-of-N over the same search by the policy's own likelihood, where the campaign played both. ``--out`` draws the
+climbs, a panel a name. The last line is one JSON object with a row for each campaign.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+
+from agentprm_core.errors import DataError
+from agentprm_core.evaluate import OUTCOMES, paired_test, summary, wins
+
+CONTROL = "_by_untrained_likelihood"
+
+
+def row_of(name: str, folder: Path, split: str | None) -> dict:
+    """``name``, ``world``, ``seed``, ``games``, ``decoding`` (ways of playing, the deciding one first), ``policies``
+    ({iteration: {way of playing: figures of :func:`agentprm_core.evaluate.summary`}}), ``gain``
+    (:class:`agentprm_core.evaluate.Paired`) and ``adds`` ({search: Paired} of those played both ways).
+
+    Raises DataError for a folder without evaluated policies.
+    """
+    paths = {int(path.parent.name): path for path in folder.glob("data/evaluations/*/outcomes.parquet")}
+    if not paths:
+        raise DataError(f"{name}: no evaluations in {folder}/data/evaluations")
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    outcomes = {iteration: _of(pq.read_table(paths[iteration]), split) for iteration in sorted(paths)}
+    ways = params["evaluate"]["decoding"]
+    first, last = outcomes[min(outcomes)], outcomes[max(outcomes)]
+    searches = [way for way in ways if f"{way}{CONTROL}" in ways]
+    return {
+        "name": name,
+        "world": params["env"]["world"],
+        "seed": params["seed"],
+        "games": len(_won(first, ways[0])),
+        "decoding": ways,
+        "policies": {iteration: _figures(table) for iteration, table in outcomes.items()},
+        "gain": asdict(paired_test(_won(first, ways[0]), _won(last, ways[0]))),
+        "adds": {
+            way: asdict(paired_test(_won(first, f"{way}{CONTROL}"), _won(first, way))) for way in searches
+        },
+    }  # fmt: skip
+
+
+def _of(outcomes: pa.Table, split: str | None) -> pa.Table:
+    kept = outcomes if split is None else outcomes.filter(pc.field("split") == split)
+    if not len(kept):
+        raise DataError(f"--split: {split!r} is not one of {', '.join(sorted(set(outcomes['split'].to_pylist())))}")
+    return kept
+
+
+def _won(outcomes: pa.Table, way: str) -> dict[str, bool]:
+    played = outcomes.filter(pc.field("decoding") == way)
+    splits = dict.fromkeys(played["split"].to_pylist())
+    return {f"{split}/{game}": won for split in splits for game, won in wins(played, split=split).items()}
+
+
+def _figures(outcomes: pa.Table) -> dict[str, dict]:
+    pooled = pa.table({**{name: outcomes[name] for name in OUTCOMES.names}, "split": ["all"] * len(outcomes)})
+    return {row["decoding"]: row for row in summary(pooled)}
+
+
+def table(rows: Sequence[Mapping]) -> str:
+    """Markdown: a row a campaign."""
+    policies = sorted({iteration for row in rows for iteration in row["policies"]})
+    head = ["campaign", "seed", "games", *(f"π{_SUBSCRIPTS[i]}" for i in policies), "gain, points", "searches of π₀"]
+    head += ["PRM 1 adds, points"]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for row in rows:
+        way = row["decoding"][0]
+        cells = [row["name"], str(row["seed"]), str(row["games"])]
+        cells += [_share(row["policies"][i][way]) if i in row["policies"] else "" for i in policies]
+        searches = [w for w in row["decoding"] if w.startswith(("best_of", "beam")) and CONTROL not in w]
+        first = row["policies"][min(row["policies"])]
+        cells += [_points(row["gain"]), ", ".join(f"{w} {first[w]['success']:.1%}" for w in searches)]
+        cells += ["; ".join(f"{w} {_points(test)}" for w, test in row["adds"].items())]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines).replace("%", " %")
+
+
+_SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
+
+
+def _share(figures: Mapping) -> str:
+    return f"{figures['success']:.1%} [{100 * figures['ci_low']:.1f}, {100 * figures['ci_high']:.1f}]"
+
+
+def _points(test: Mapping) -> str:
+    low, high = 100 * test["ci_low"], 100 * test["ci_high"]
+    return f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p {test['p_value']:.1g}"
+
+
+def picture(rows: Sequence[Mapping], path: Path) -> None:
+    """Success by iteration, a panel a name, a line a seed and way of playing."""
+    from tasks.report.figures import climbs  # matplotlib takes its time
+
+    lines = [
+        {"name": row["name"], "seed": row["seed"], "decoding": way, "iteration": i, **of[way]}
+        for row in rows
+        for way in row["decoding"]
+        for i, of in row["policies"].items()
+        if CONTROL not in way and way in of
+    ]
+    climbs(lines, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("campaigns", nargs="+", metavar="NAME=FOLDER")
+    parser.add_argument("--split", help="only this one (default: all together)")
+    parser.add_argument("--out", type=Path, help="a picture of the climbs")
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    named = [one.partition("=") for one in args.campaigns]
+    if not all(name and folder for name, _, folder in named):
+        parser.error("campaigns are given as NAME=FOLDER")
+    try:
+        rows = [row_of(name, Path(folder), args.split) for name, _, folder in named]
+    except (DataError, FileNotFoundError) as error:
+        sys.exit(f"side_by_side: {error}")
+    if args.out:
+        picture(rows, args.out)
+    if not args.json:
+        print(table(rows))
+    print(json.dumps({"rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

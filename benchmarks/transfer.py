@@ -1,0 +1,177 @@
+"""Does a PRM of one world help in another? PRMs of each world and of all, on the states and games of every world.
+
+    python -m benchmarks.transfer --campaign . --limit 100 --json
+
+The campaign is one of several worlds (``PROFILE=all_worlds``), so all PRMs share a tokenizer and start from one policy,
+π₀. ``PRM of X`` is trained on the labels of X's rollouts in iteration 1 and on no other. ``PRM of all`` has the labels
+of all worlds, ``PRM of a share of all`` as many episodes of all worlds together as one world has. The placebo has the
+labels of all, permuted. Each is measured on every world: how it orders the actions tried at held-out states there, and
+Best-of-N of π₀ on held-out games under it, without a prior. ``untrained likelihood`` and ``constant`` are the controls
+that learnt nothing. For critics that learn from labels by cross-entropy (``monte_carlo``, ``playing_on``).
+
+The last line is one JSON object: ``ranking`` and ``success``, a row for each scorer and world.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from transformers.utils import logging
+
+from agentprm_core.datasets import games_from_table, read_table
+from agentprm_core.errors import DataError
+from agentprm_core.evaluate import paired_test, wilson
+from agentprm_core.methods.base import Given
+from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, train_on_labels
+from agentprm_core.policy.models import Checkpoint
+from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.placebo import permuted
+from agentprm_core.prm.ranking import ranked
+from agentprm_core.prm.rows import Labelled
+from agentprm_core.search.decoding_config import decoding
+from agentprm_core.search.playing import Search, play_games
+from agentprm_core.types import GAMES, Game
+from benchmarks.campaigns import given_of, params_of
+from benchmarks.placebo_prm import CRITICS, SHARED
+
+ALL, SHARE, PERMUTED = "PRM of all", "PRM of a share of all", "placebo of all"
+LIKELIHOOD, CONSTANT = "untrained likelihood", "constant"
+WEIGHT = 1.0
+"""κ of the untrained likelihood, which is the whole score: any weight above 0 orders alike."""
+
+
+def trained(given: Given, params: Mapping, sides: tuple[list[Labelled], list[Labelled]], of: Mapping[str, str]) -> dict:
+    """{name: PRM} of each world, of all worlds, of a share of all, and the placebo. ``of``: {game: world}."""
+    critic, (train, held_out) = params["critic"], sides
+    config = CriticConfig(**{name: critic[name] for name in SHARED}, init_from="policy")
+    worlds = sorted(set(of.values()))
+    parts = {world: [item for item in train if of[item.episode.game_id] == world] for world in worlds}
+    mean = sum(map(len, parts.values())) // len(parts)
+    mixed = random.Random(given.seed).sample(train, mean)
+    chosen = {f"PRM of {world}": part for world, part in parts.items()}
+    chosen |= {ALL: train, SHARE: mixed, PERMUTED: permuted(train, given.seed)}
+    found = {}
+    for name, rows in chosen.items():
+        print(f"{name}: {len(rows)} episodes", file=sys.stderr)
+        model = train_on_labels(config, given, rows, held_out, loss="bce").model
+        found[name] = replace(given.trainee, model=model)
+    return found
+
+
+def rankings(prms: Mapping[str, Checkpoint], held_out: Sequence[Labelled], of: Mapping[str, str], given: Given) -> list:
+    """A row for each scorer and world: :func:`agentprm_core.prm.ranking.ranked`'s figures on its held-out states."""
+    untrained = replace(given.trainee, model=new_prm(given.trainee.model, likelihood=WEIGHT))
+    rows = []
+    for name, prm in {**prms, LIKELIHOOD: untrained}.items():
+        for world in sorted(set(of.values())):
+            there = [item for item in held_out if of[item.episode.game_id] == world]
+            tokens = given.hardware.pass_tokens
+            told = ranked(prm.model, prm.renderer, there, batch_tokens=tokens, seed=given.seed)
+            rows.append({"scorer": name, "world": world, **told})
+    return rows
+
+
+def successes(
+    policy: Checkpoint, prms: Mapping[str, Checkpoint], games: Mapping[str, list[Game]], search: Search, seed: int
+) -> list[dict]:
+    """A row for each scorer and world: Best-of-N under it, and the paired difference to the untrained likelihood."""
+    ways = {name: (prm, search) for name, prm in prms.items()}
+    some = next(iter(prms.values()))  # the controls ask no PRM for a score
+    for name, scorer in {LIKELIHOOD: "untrained_likelihood", CONSTANT: "constant"}.items():
+        ways[name] = (some, replace(search, way=search.way.under(scorer)))
+    rows, won = [], {}
+    for name, (prm, how) in ways.items():
+        for world, there in games.items():
+            episodes = play_games(policy, prm, there, how, seed)
+            won[name, world] = {episode.game_id: episode.won for episode in episodes}
+            print(f"{name}, {world}: {sum(won[name, world].values())} of {len(there)}", file=sys.stderr)
+    for (name, world), by_game in won.items():
+        wins, n = sum(by_game.values()), len(by_game)
+        row = {"scorer": name, "world": world, "games": n, "success": wins / n, "interval": wilson(wins, n)}
+        test = None if name == LIKELIHOOD else asdict(paired_test(won[LIKELIHOOD, world], by_game))
+        rows.append(row | {"v_likelihood": test})
+    return rows
+
+
+def run(args: argparse.Namespace) -> dict:
+    """Train, measure and play what the command line says; returns the JSON object."""
+    params = params_of(args.campaign)
+    if params["critic"]["name"] not in CRITICS:
+        raise DataError(f"critic.name: {params['critic']['name']!r} is not one of {', '.join(CRITICS)}")
+    torch.set_num_threads(args.threads)
+    with tempfile.TemporaryDirectory() as scratch:
+        given = given_of(args.campaign, params, 1, Path(scratch))
+        of = {game.id: game.world for game in games_from_table(read_table(given.folders.games, GAMES))}
+        if len(set(of.values())) < 2:
+            raise DataError(f"{args.campaign}: its games are of one world ({set(of.values())}): PROFILE=all_worlds")
+        sides = labelled_sides(given, gamma=params["critic"]["gamma"], outcome=params["critic"]["outcome"])
+        prms = trained(given, params, sides, of)
+        found = {"ranking": rankings(prms, sides[1], of, given)}
+        games: dict[str, list[Game]] = {world: [] for world in sorted(set(of.values()))}
+        for split in args.split.split(","):
+            table = read_table(args.campaign / "data/games" / f"{split}.parquet", GAMES)
+            for game in games_from_table(table):
+                games[game.world].append(game)
+        games = {world: there[: args.limit] for world, there in games.items()}
+        search = Search(decoding(args.search), given.play, args.temperature, args.prior)
+        found["success"] = successes(given.trainee, prms, games, search, args.seed) if args.search != "none" else []
+    return found
+
+
+def table(rows: Sequence[Mapping], cell) -> str:
+    """Markdown: a row a scorer, a column a world."""
+    worlds = list(dict.fromkeys(row["world"] for row in rows))
+    lines = [f"| scorer | {' | '.join(worlds)} |", f"|---|{'---|' * len(worlds)}"]
+    for name in dict.fromkeys(row["scorer"] for row in rows):
+        of = {row["world"]: row for row in rows if row["scorer"] == name}
+        lines.append(f"| {name} | {' | '.join(cell(of[world]) for world in worlds)} |")
+    return "\n".join(lines)
+
+
+def _ordered(row: Mapping) -> str:
+    of = row["ranking"]
+    if of["accuracy"] is None:
+        return "no pairs"
+    share, low, high = (100 * of[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
+    return f"{share:.0f} % [{low:.0f}, {high:.0f}] of {of['pairs']}"
+
+
+def _won(row: Mapping) -> str:
+    test = row["v_likelihood"]
+    beside = "" if test is None else f" ({100 * test['difference']:+.1f}, p {test['p_value']:.2g})"
+    return f"{100 * row['success']:.1f} %{beside}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser.add_argument("--split", default="seen,unseen", help="of the games played (default %(default)s)")
+    parser.add_argument("--limit", type=int, help="only so many games of each world")
+    parser.add_argument("--search", default="best_of_16", help="of π₀ under each scorer (default %(default)s)")
+    parser.add_argument("--prior", type=float, default=0.0, help="τ (default %(default)s)")
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        found = run(args)
+    except (DataError, FileNotFoundError) as error:
+        sys.exit(f"transfer: {error}")
+    if not args.json:
+        print(table(found["ranking"], _ordered), table(found["success"], _won), sep="\n\n")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

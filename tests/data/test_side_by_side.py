@@ -1,0 +1,76 @@
+"""Campaigns side by side, from the files that their stages leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from agentprm_core.errors import DataError
+from agentprm_core.evaluate import outcomes_table
+from agentprm_core.policy.sampler import Cost
+from agentprm_core.types import Episode, Game, Turn
+from benchmarks.side_by_side import picture, row_of, table
+
+CONTROL = "best_of_4_by_untrained_likelihood"
+SPLITS = ("seen", "unseen")
+WON = {0: {"greedy": 2, "best_of_4": 5, CONTROL: 3}, 1: {"greedy": 5, "best_of_4": 6, CONTROL: 5}}
+"""{iteration: {way of playing: the first so many of eight games a split}}."""
+
+
+def campaign(folder: Path, seed: int = 1) -> Path:
+    for iteration, ways in WON.items():
+        tables = [outcomes(iteration, split, way, won) for split in SPLITS for way, won in ways.items()]
+        path = folder / f"data/evaluations/{iteration}/outcomes.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.concat_tables(tables), path)
+    params = {"env": {"world": "textcraft"}, "seed": seed, "evaluate": {"decoding": list(WON[0])}}
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    return folder
+
+
+def outcomes(iteration: int, split: str, way: str, wins: int) -> pa.Table:
+    games = [Game(f"{n}", "textcraft", split, "depth_1", "craft a stick.", "{}") for n in range(8)]
+    turns = (Turn("recipes", "inventory", ("inventory",), True, "key"),)
+    spent = {"cost": Cost(generated=3), "world_steps": 1}
+    episodes = [Episode(game.id, 0, 5, turns, n < wins, extra=spent) for n, game in enumerate(games)]
+    named = {"iteration": iteration, "method": "agentprm", "split": split, "decoding": way, "seed": 1}
+    return outcomes_table(episodes, games, **named, constrained=True, policy="digest")
+
+
+def test_splits_count_together_and_the_gain_is_paired_by_game(tmp_path):
+    row = row_of("crafting", campaign(tmp_path), None)
+    assert (row["world"], row["games"], row["decoding"][0]) == ("textcraft", 16, "greedy")
+    assert [row["policies"][i]["greedy"]["success"] for i in (0, 1)] == [4 / 16, 10 / 16]
+    assert (row["gain"]["gained"], row["gain"]["lost"]) == (6, 0)
+    assert row["gain"]["p_value"] == pytest.approx(2 / 2**6)
+    assert row["adds"] == {"best_of_4": row["adds"]["best_of_4"]}
+    assert row["adds"]["best_of_4"]["difference"] == pytest.approx(4 / 16)
+
+
+def test_one_split_alone(tmp_path):
+    assert row_of("crafting", campaign(tmp_path), "seen")["games"] == 8
+
+
+def test_the_table_has_a_row_a_campaign(tmp_path):
+    rows = [row_of("crafting", campaign(tmp_path / f"{seed}", seed), None) for seed in (1, 2)]
+    printed = table(rows).splitlines()
+    assert len(printed) == 4
+    assert printed[2].startswith("| crafting | 1 | 16 | 25.0 % [10.2, 49.5] | 62.5 % [38.6, 81.5] | +37.5 [")
+    assert "best_of_4 62.5 %" in printed[2] and "untrained" not in printed[2]
+
+
+def test_the_picture(tmp_path):
+    rows = [row_of(name, campaign(tmp_path / name), None) for name in ("crafting", "sums")]
+    picture(rows, tmp_path / "climbs.png")
+    assert (tmp_path / "climbs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_without_evaluations_and_a_split_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match="crafting: no evaluations in"):
+        row_of("crafting", tmp_path, None)
+    with pytest.raises(DataError, match="--split: 'unsen' is not one of seen, unseen"):
+        row_of("crafting", campaign(tmp_path), "unsen")
