@@ -6,6 +6,7 @@ Bytes are deterministic: zstd at a fixed level, rows as given (callers sort), no
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agentprm_core.errors import DataError
-from agentprm_core.types import EPISODES, GAMES, Episode, Game, Turn
+from agentprm_core.types import EPISODES, GAMES, SERVED, Episode, Game, Turn
 
 REPLAYED = "replayed"
 """The method of turns that lead to where an episode starts (a reset distribution)."""
@@ -86,6 +87,16 @@ def episodes_to_table(episodes: Iterable[Episode], *, iteration: int, method: st
             for name, value in zip(EPISODES.names, values):
                 rows[name].append(value)
     return pa.table(rows, schema=EPISODES)
+
+
+def with_log_probs(table: pa.Table, episodes: Iterable[Episode]) -> pa.Table:
+    """Rows of :data:`SERVED`: ``table``, which :func:`episodes_to_table` made of ``episodes``, with what their players
+    said of each action (``extra["log_probs"]``)."""
+    said: list[float | None] = []
+    for episode in sorted(episodes, key=lambda e: (e.game_id, e.index)):
+        given = [None if math.isnan(one) else one for one in episode.extra["log_probs"]]
+        said += [None] * (episode.length - len(given)) + given
+    return table.append_column(SERVED.field("log_prob"), pa.array(said, SERVED.field("log_prob").type))
 
 
 def episodes_from_table(table: pa.Table) -> Iterator[Episode]:

@@ -1,4 +1,4 @@
-"""The one kind of error that is not a fault of the code."""
+"""Errors that are not faults of the code."""
 
 
 class DataError(ValueError):
@@ -6,3 +6,7 @@ class DataError(ValueError):
 
     Says what, where, and the key of params.yaml to change where one decides it: it is shown without a traceback.
     """
+
+
+class ServerError(DataError):
+    """A server that does not answer, or not as it should. Names the endpoint, the request and what was said."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from agentprm_core.branches import BRANCHES, Point, play_branches, random_commands, undecided
 from agentprm_core.config import Count, CountOrNone, Positive, Range, Temperature
 from agentprm_core.credit.split import validation_games
-from agentprm_core.datasets import episodes_to_table
+from agentprm_core.datasets import episodes_to_table, with_log_probs
 from agentprm_core.errors import DataError
 from agentprm_core.exploration import play_exploring
 from agentprm_core.kept import digest
@@ -27,7 +27,7 @@ from agentprm_core.policy.models import Checkpoint
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.search.playing import PlaySettings
 from agentprm_core.shards.base import HERE, Shards, kept_portions
-from agentprm_core.types import EPISODES, Episode, Game
+from agentprm_core.types import EPISODES, SERVED, Episode, Game
 
 _PORTIONS = 8
 """Rollouts are kept in so many portions (fewer where they would leave slots empty): a kill costs one."""
@@ -116,12 +116,14 @@ def rollouts(
     scratch: Path,
     shards: Shards = HERE,
 ) -> pa.Table:
-    """Rows of EPISODES. ``demos``: by game, for resets; ``scratch``: of exactly this play, whatever decides it."""
+    """Rows of EPISODES, where servers play of SERVED. ``demos``: by game, for resets; ``scratch``: of exactly this
+    play, whatever decides it."""
     begun = list(_starts(plays, games, demos))
     size = max(plays.settings.slots, math.ceil(len(begun) / _PORTIONS))
     portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
     paths = [scratch / f"{number:05}.parquet" for number in range(len(portions))]
-    return pa.concat_tables(kept_portions(shards, paths, EPISODES, _player, (plays, policy, iteration), portions))
+    schema = EPISODES if plays.settings.servers is None else SERVED
+    return pa.concat_tables(kept_portions(shards, paths, schema, _player, (plays, policy, iteration), portions))
 
 
 def branches(
@@ -202,8 +204,9 @@ def _player(plays: Plays, policy: Checkpoint, iteration: int) -> Callable[[list[
 
 
 def _portion(plays: Plays, policy: Checkpoint, iteration: int, begun: list[Start]) -> pa.Table:
-    played = played_by(plays, policy, begun)
-    return episodes_to_table(played, iteration=iteration, method="policy", policy=policy.digest)
+    played = list(played_by(plays, policy, begun))
+    table = episodes_to_table(played, iteration=iteration, method="policy", policy=policy.digest)
+    return table if plays.settings.servers is None else with_log_probs(table, played)
 
 
 def _brancher(plays: Plays, policy: Checkpoint, games: Mapping[str, Game]) -> Callable[..., pa.Table]:
@@ -225,11 +228,12 @@ def played_by(plays: Plays, policy: Checkpoint, begun: list[Start]) -> Iterator[
         if not own:
             continue
         player = replace(policy, renderer=policy.renderer.steered()) if is_steered else policy
-        sampler = settings.sampler(player, plays.temperature)
         if isinstance(explore, Bonus):
+            sampler = settings.sampler(player, plays.temperature)
             yield from play_exploring(sampler, own, bonus=explore.bonus, **settings.worlds)
         else:
-            yield from play(sampler, own, **settings.worlds)
+            with settings.playing(player, plays.temperature) as seated:
+                yield from play(seated, own, **settings.worlds)
 
 
 def _in_order(several: list[tuple[Point, tuple[str, ...]]]) -> list[tuple[Point, tuple[str, ...]]]:

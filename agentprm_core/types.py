@@ -111,6 +111,10 @@ EPISODES = pa.schema(
 """One row a turn, sorted by (game_id, episode, turn). ``reward`` is non-zero, and ``won`` and
 ``done`` are true, at an episode's last turn alone; ``policy`` is the checkpoint's digest."""
 
+SERVED = pa.schema([*EPISODES, ("log_prob", pa.float32())])
+"""EPISODES that servers played. ``log_prob``: nats of all that was written for the action, as the server gave it; null
+where it gave none, and of actions that were replayed. Who asks for EPISODES does not see it."""
+
 LABELS = pa.schema(
     [
         ("game_id", pa.string()),

@@ -6,6 +6,8 @@ the one before it stopped. A killed run plays only what is missing.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agentprm_core.datasets import atomic_write, episodes_from_table, read_table, write_table
 from agentprm_core.draws import share_of
 from agentprm_core.drift import rollouts_drift
@@ -18,6 +20,7 @@ from agentprm_core.suites_played import branches_suite
 from agentprm_core.types import EPISODES
 from tasks.frame import layout
 from tasks.frame.given import given
+from tasks.frame.servers import servers
 from tasks.frame.stage import Stage, run_stage
 
 
@@ -27,9 +30,8 @@ def work(stage: Stage) -> None:
     stage.read(layout.games("train"), layout.DEMOS, layout.policy(stage.prev))
     games = share_of(data.training_games, section.games, seed=params.seed, iteration=stage.iteration)
     overlap, drawn_apart = of_rollouts(data, [game.id for game in games])
-    plays = Plays(
-        section.episodes_per_game, section.temperature, section.explore, section.branch, data.play, stage.seed
-    )
+    play = replace(data.play, servers=servers(params))
+    plays = Plays(section.episodes_per_game, section.temperature, section.explore, section.branch, play, stage.seed)
     demos = {}
     if isinstance(section.explore, Resets):
         demos = {demo.game_id: demo for demo in data.demonstrations}

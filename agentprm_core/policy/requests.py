@@ -15,9 +15,7 @@ from dataclasses import dataclass
 
 import httpx
 
-
-class ServerError(RuntimeError):
-    """A server that does not answer, or not as it should. Names the endpoint, the request and what was said."""
+from agentprm_core.errors import ServerError
 
 
 @dataclass(frozen=True, slots=True)

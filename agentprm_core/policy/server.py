@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from agentprm_core.policy.decoding import Decision
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import ACT, BOS, END, chat_message, chat_reply, parse_reply
 from agentprm_core.policy.requests import Patience, Requests
 from agentprm_core.policy.sampler import Cost
@@ -44,6 +45,8 @@ class Endpoint:
     """Ask for log-probabilities. Where they are not asked for or not given, ``Decision.log_prob`` is NaN."""
     extra: Mapping[str, object] = field(default_factory=dict)
     """Further fields of every request, as the server knows them (``{"top_k": 0}``)."""
+    steering: bool = False
+    """Whether the first message of a ``chat`` also asks to explore."""
     also: tuple[str, ...] = ()
     """Further servers with the same model, as ``url``. They share the episodes. One that does not answer for good is
     left out, and its episodes go on at the others."""
@@ -51,6 +54,27 @@ class Endpoint:
     def __post_init__(self) -> None:
         if self.speech not in SPEECH:
             raise ValueError(f"speech {self.speech!r} is not one of {', '.join(SPEECH)}")
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Servers that have the policy of a stage, whichever it is."""
+
+    urls: tuple[str, ...]
+    """Each up to and with the version: ``http://localhost:8000/v1``."""
+    api_key: str | None = field(default=None, repr=False)
+
+    def endpoint(self, policy: Checkpoint) -> Endpoint:
+        """``policy`` there, under :func:`served_name`, in the form of its own prompts, with log-probabilities."""
+        renderer, (first, *others) = policy.renderer, self.urls
+        speech = "chat" if renderer.format == "chat" else "text"
+        how = {"instruction": renderer.instruction, "steering": renderer.steering, "also": tuple(others)}
+        return Endpoint(first, served_name(policy.digest), speech, api_key=self.api_key, log_probs=True, **how)
+
+
+def served_name(digest: str) -> str:
+    """What servers call the policy with this digest: a server that has another one refuses the name."""
+    return f"policy-{digest[:12]}"
 
 
 @dataclass(slots=True)
@@ -116,7 +140,9 @@ class ServerPlayer:
         state = self._seats[seat]
         text = observation
         if self._endpoint.speech == "chat":
-            text = chat_message(observation, not state.messages, admissible, self._endpoint.instruction)
+            text = chat_message(
+                observation, not state.messages, admissible, self._endpoint.instruction, self._endpoint.steering
+            )
         if state.tokens + len(text) + self._max_action_tokens > self._context:
             return False
         state.messages.append({"role": "user", "content": text})

@@ -18,6 +18,7 @@ from agentprm_core.types import Episode
 from agentprm_core.worlds import WorldSpec
 
 ActionTokens = Annotated[int, Range(ge=2)]
+Constrained = Literal[True, False, "served"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,9 @@ class ScratchModel:
     """Tokens of a whole episode."""
     max_action_tokens: ActionTokens
     """Of one action."""
-    constrained: bool
-    """Draw from the admissible commands only."""
+    constrained: Constrained
+    """true: draw from the admissible commands only. false: freely. served: freely, and servers (AGENTPRM_SERVERS)
+    play all but searches and branches."""
     optimizer: Literal["adamw", "muon"]
     """Of every training of it."""
 
@@ -80,8 +82,9 @@ class PublishedModel:
     """Tokens of a whole episode."""
     max_action_tokens: ActionTokens
     """Reason and command."""
-    constrained: bool
-    """Draw from the admissible commands only."""
+    constrained: Constrained
+    """true: draw from the admissible commands only. false: freely. served: freely, and servers (AGENTPRM_SERVERS)
+    play all but searches and branches."""
     lora: Lora | None
     """None: all weights are trained."""
     reason_tokens: CountOrNone
@@ -95,7 +98,7 @@ class PublishedModel:
         if self.reason_tokens >= self.max_action_tokens:
             allowed = f"less than max_action_tokens, {self.max_action_tokens}, which bounds both"
             raise ValueError(f"reason_tokens: {self.reason_tokens} is not allowed: {allowed}")
-        if self.reason_tokens and self.constrained:
+        if self.reason_tokens and self.constrained is True:
             raise ValueError(f"reason_tokens: {self.reason_tokens} is not allowed: 0 with constrained, which has none")
 
 

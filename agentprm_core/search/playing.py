@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +15,7 @@ from agentprm_core.kept import digest
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.runner import slots_within
 from agentprm_core.policy.sampler import Cost, Sampler
-from agentprm_core.policy.server import Endpoint, ServerPlayer
+from agentprm_core.policy.server import Endpoint, ServerPlayer, Servers
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.rollout import Player, Start, play, starts
 from agentprm_core.search.beam import BeamSearch
@@ -47,6 +48,8 @@ class PlaySettings:
     """Episodes at once, at the most."""
     cache_mb: int
     """MiB for the key-value caches: fewer slots where they would not fit."""
+    servers: Servers | None = None
+    """Which play whole episodes in this process's place. Searches and branches are played here."""
 
     def fitting(self, policy: Checkpoint, caches: int = 1, width: int = 1) -> int:
         """As many of the slots as fit in ``cache_mb``, shared by ``caches`` models of one size.
@@ -79,6 +82,21 @@ class PlaySettings:
             constrained=self.constrained,
             max_action_tokens=self.max_action_tokens,
         )
+
+    @contextmanager
+    def playing(self, policy: Checkpoint, temperature: float, slots: int | None = None) -> Iterator[Player]:
+        """The policy as a player of whole episodes: at the servers where there are any, else here."""
+        if self.servers is None:
+            yield self.sampler(policy, temperature, slots)
+            return
+        with ServerPlayer(
+            self.servers.endpoint(policy),
+            seats=self.slots,
+            context=self.context_of(policy),
+            temperature=temperature,
+            max_action_tokens=self.max_action_tokens,
+        ) as player:
+            yield player
 
     @property
     def worlds(self) -> dict:
@@ -138,7 +156,8 @@ def play_games(
     """
     method = search.way.method
     if not search.way.is_search:
-        played = _stepped(search.sampler(policy), starts(games, 1, seed), search.settings)
+        with search.settings.playing(policy, search.sampling, search.slots(policy)) as player:
+            played = _stepped(player, starts(games, 1, seed), search.settings)
         return sorted(played, key=lambda episode: episode.game_id)
     if method in ("best_of_n", "beam"):
         return _searched(policy, prm, starts(games, 1, seed), search, recorder)
@@ -173,10 +192,10 @@ def best_of_each_game(played: Sequence[Episode], prm: Checkpoint) -> list[Episod
 def search_digest(
     policy: Checkpoint, prm: Checkpoint | None, games: Sequence[Game], search: Search, seed: int, *more: object
 ) -> str:
-    """What decides how :func:`play_games` ends; the number of slots does not."""
+    """What decides how :func:`play_games` ends; neither the number of slots does, nor where the servers are."""
     drawn = [(game.id, game.payload) for game in games]
-    settings = replace(search.settings, slots=0, cache_mb=0)
-    decides = (replace(search, settings=settings), seed, drawn, *more)
+    settings, served = replace(search.settings, slots=0, cache_mb=0, servers=None), search.settings.servers is not None
+    decides = (replace(search, settings=settings), served, seed, drawn, *more)
     return digest(policy.digest, str(policy.model.dtype), prm and prm.digest, *decides)
 
 

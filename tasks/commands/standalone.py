@@ -22,7 +22,6 @@ from pathlib import Path
 
 from agentprm_core.evaluate import outcomes_table, summary
 from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world
-from agentprm_core.policy.requests import ServerError
 from agentprm_core.policy.server import SPEECH, Endpoint
 from agentprm_core.search.decoding_config import METHODS, SEARCHES, DecodingConfig
 from agentprm_core.search.playing import PlaySettings, Search, play_games, play_served
@@ -30,14 +29,13 @@ from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
 from tasks.frame.machine import quiet
+from tasks.frame.servers import API_KEY
 from tasks.frame.stage import EXPECTED
 
 Playing = Callable[[list[Game], Search, int], list[Episode]]
 """Every game once, in this way, from this seed."""
 STANDALONE = METHODS[:-1]
 """Those that need nothing but checkpoints: the world model of ``lookahead`` is trained in the stage."""
-API_KEY = "OPENAI_API_KEY"
-"""The environment's variable with a server's key: a flag would show it to whoever lists processes."""
 _UNBOUNDED_MB = 1 << 20
 """Here ``--slots`` alone says how many episodes are played at once."""
 
@@ -182,7 +180,7 @@ def main(prog: str = "python -m tasks.evaluate") -> None:
     arguments = _checked(_parser(prog))
     try:
         figures = measured(arguments)
-    except (*EXPECTED, ServerError) as error:
+    except EXPECTED as error:
         sys.exit(f"evaluate: {error}")
     if arguments.json:
         print(json.dumps(figures))

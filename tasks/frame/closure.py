@@ -49,6 +49,7 @@ NO_EFFECT = {
     "tasks.frame.odds": "refuses values of params.yaml, and never changes one",
     "tasks.frame.params": "reads and refuses; the values that it reads are the params of the stages",
     "tasks.frame.sections": "the shape of params.yaml; the values that it holds are the params of the stages",
+    "tasks.frame.servers": "where servers are, which decides no byte; that they play is model.constrained",
     "tasks.frame.shards": "where portions are played, which decides no byte",
     "tasks.frame.tracing": "writes to MLflow alone",
     "tasks.frame.tracking": "writes to MLflow alone",

@@ -3,6 +3,8 @@ lies."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agentprm_core.methods.base import Folders, Given
 from agentprm_core.policy.starting import ScratchModel
 from agentprm_core.search.decoding_config import decoding
@@ -10,6 +12,7 @@ from agentprm_core.search.playing import PlaySettings, Search
 from tasks.frame import layout
 from tasks.frame.machine import hardware, use
 from tasks.frame.sections import Params
+from tasks.frame.servers import servers
 from tasks.frame.shards import shards
 from tasks.frame.stage import Stage, read_json
 
@@ -21,15 +24,16 @@ def play_settings(params: Params) -> PlaySettings:
         max_turns=params.env.max_turns,
         context=params.model.context,
         max_action_tokens=params.model.max_action_tokens,
-        constrained=params.model.constrained,
+        constrained=params.model.constrained is True,
         slots=params.compute.slots,
         cache_mb=params.compute.cache_mb,
     )
 
 
 def searches(params: Params) -> list[Search]:
-    """Every way of playing that ``evaluate`` measures, with its prior."""
-    play, temperature, critic = play_settings(params), params.rollout.temperature, params.critic
+    """Every way of playing that ``evaluate`` measures, with its prior. Raises as :func:`.servers.servers`."""
+    play = replace(play_settings(params), servers=servers(params))
+    temperature, critic = params.rollout.temperature, params.critic
     ways = map(decoding, params.evaluate.decoding)
     return [Search(way, play, temperature, prior=way.prior(critic.prior), gamma=critic.gamma) for way in ways]
 

@@ -40,6 +40,8 @@ def _exploring(params: Params) -> Iterator[Odd]:
     if isinstance(explore, Steered) and not isinstance(params.model, PublishedModel):
         allowed = "only with a model that reads instructions (model.source); {bonus: C} is for one from scratch"
         yield "rollout.explore.steered", explore.steered, allowed
+    if isinstance(explore, Bonus) and params.model.constrained == "served":
+        yield "rollout.explore", {"bonus": explore.bonus}, "null, or resets, with model.constrained served"
     if isinstance(explore, Bonus) and each < 2:
         allowed = "null with one episode a game (rollout.episodes_per_game): it counts what those before did"
         yield "rollout.explore.bonus", explore.bonus, allowed

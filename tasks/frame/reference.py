@@ -112,7 +112,8 @@ def _kind(hint: Any) -> str:
         ]
         return ", ".join([_kind(plain), *limits])
     if get_origin(hint) is Literal:
-        return ", ".join(f"`{value}`" for value in get_args(hint))
+        values = (str(value).lower() if isinstance(value, bool) else value for value in get_args(hint))
+        return ", ".join(f"`{value}`" for value in values)
     if get_origin(hint) in (Union, types.UnionType):
         parts = sorted(get_args(hint), key=lambda part: part is not type(None))
         return " or ".join(dict.fromkeys(_kind(part) for part in parts))

@@ -77,6 +77,7 @@ def test_there_are_few_keys():
         ("rollout.explore", {"bonus": 0.5}, "rollout.explore.bonus: 0.5 is not allowed: null with one episode a game"),
         ("rollout.explore", {"resets": 0.5}, "rollout.explore.resets: 0.5 is not allowed: only where every training"),
         ("rollout.explore", {"steered": 0.5}, "rollout.explore.steered: 0.5 is not allowed: only with a model that r"),
+        ("model.constrained", "yes", "model.constrained: 'yes' is not allowed: should be True, False or 'served'"),
         ("rollout.explore", {"boni": 0.5}, "rollout.explore.boni: 0.5 is not allowed: unknown key"),
         ("iterations.7", {"prev": 6}, "iterations.7: {'prev': 6} is not allowed: iterations are"),
         ("policies.0.prm", 9, "policies.0.prm: 9 is not allowed: one of the iterations"),
