@@ -27,6 +27,7 @@ from prefect.states import Completed, State
 from flows import gpus
 from flows.graph import GraphStage
 from flows.leash import leashed, let_go
+from flows.mend import mend
 from tasks.frame.clock import newest_timing
 
 TAIL_LINES = 20
@@ -165,6 +166,8 @@ def run_stage(stage: GraphStage, hours: float = HOURS) -> State[StageRun]:
     """
     log = get_run_logger()
     start, begun = time.monotonic(), time.time()
+    for line in mend(Path.cwd()):
+        log.warning(line)
     fresh = is_fresh(stage.name)
     asked = time.monotonic()
     if fresh:

@@ -23,11 +23,11 @@ import yaml
 from dvc.repo import Repo
 
 from agentprm_core.datasets import atomic_write
+from flows.mend import LOCK, mend
 from tasks.frame.home import HOME
 
 CAMPAIGNS = Path(".scratch/campaigns")
 """In the checkout: a folder a campaign, with the worktree of its flow and one of each stage that a worker runs."""
-LOCK = "dvc.lock"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _AUTHOR = ("-c", "user.name=agentprm", "-c", "user.email=agentprm@localhost", "-c", "commit.gpgsign=false")
 
@@ -149,6 +149,7 @@ def join_data(checkout: Path, root: Path) -> None:
         config["remote"] = {name: {key: value for key, value in remote.items()} for name, remote in remotes.items()}
         config["core"] = {"remote": core["remote"]} if "remote" in core else {}
     local.chmod(0o600)
+    mend(root)
     if (root / LOCK).exists():
         with Repo(str(root)) as repo:
             repo.checkout(allow_missing=True)

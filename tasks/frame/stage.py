@@ -34,6 +34,8 @@ class StageError(DataError):
     """What a stage was given cannot be used. Says what, where and what to do."""
 
 
+ENDED = ".ended"
+"""Marks the scratch of a stage that has ended; the next stage takes it away."""
 EXPECTED = (DataError, GateError, FileNotFoundError, FloatingPointError)
 """Errors that speak of the data and the parameters, not of the code: a program ends with their line. A
 FloatingPointError is a training whose loss is no number any more."""
@@ -163,6 +165,7 @@ def run_stage(
     with clock.lap("tracking"):
         tracker = Tracker(task, iteration, params.as_dict())
     stage = Stage(task, iteration, params, clock, tracker, gatekeeper)
+    _sweep(stage.scratch)
     try:
         with watched_by(tracker.live):
             work(stage)
@@ -177,7 +180,8 @@ def run_stage(
     with clock.lap("tracking"):
         tracker.log_metrics(clock.report(), compared=False)
         tracker.end(campaign=task == "compare")
-    shutil.rmtree(stage.scratch, ignore_errors=True)  # nothing left to resume
+    if stage.scratch.exists():
+        (stage.scratch / ENDED).touch()
     write_timing(stage.name, stage.campaign, clock.report())
     print(_closing_line(stage), flush=True)
 
@@ -219,6 +223,16 @@ def _params(task: str, iteration: int | None) -> Params:
         print(f"--iteration: {iteration} is not allowed: params.yaml has {', '.join(known)}", file=sys.stderr)
         sys.exit(2)
     return params
+
+
+def _sweep(own: Path) -> None:
+    """Take away the scratch of stages that have ended. One whose outs DVC has not taken yet, because it was killed just
+    then, is run again and needs its own."""
+    lock = Path("dvc.lock")
+    taken = lock.stat().st_mtime if lock.exists() else 0.0
+    for mark in layout.SCRATCH.glob(f"*/{ENDED}"):
+        if mark.parent != own or mark.stat().st_mtime < taken:
+            shutil.rmtree(mark.parent, ignore_errors=True)
 
 
 def _seed(seed: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections import Counter
 from contextlib import nullcontext
@@ -26,6 +27,7 @@ from agentprm_core.worlds.demonstrations import demonstrate
 from tasks import policy as policy_stage
 from tasks.frame import clock
 from tasks.frame.clock import Clock, read_timing, write_timing
+from tasks.frame.stage import ENDED, _sweep
 from tasks.report.text import iteration_report, iterations_text
 
 
@@ -224,3 +226,18 @@ def test_what_a_monitor_found_is_told_where_people_look(flag, capsys):
     said = "audit at step 44" if flag else "none"
     assert told == {"reward_hacking": said, "monitor": looks}
     assert capsys.readouterr().out == (f"policy@2: reward hacking suspected: {said}\n" if flag else "")
+
+
+def test_what_a_stage_kept_goes_once_dvc_has_its_outs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own, other, killed = (Path(".scratch") / name for name in ("rollout@1", "sft", "label@1"))
+    for folder in (own, other, killed):
+        folder.mkdir(parents=True)
+    for folder in (own, other):
+        (folder / ENDED).touch()
+    _sweep(own)
+    assert (own.exists(), other.exists(), killed.exists()) == (True, False, True)
+    Path("dvc.lock").touch()
+    os.utime("dvc.lock", (time.time() + 10, time.time() + 10))
+    _sweep(own)
+    assert (own.exists(), killed.exists()) == (False, True)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from tasks.frame import layout
 from tasks.frame.params import PARAMS
 from tasks.frame.profile import overridden
+from tasks.frame.stage import ENDED
 from tests.flows.conftest import processes_in
 from tests.flows.test_pipeline_smoke import command, environment, project, run_stages
 
@@ -61,7 +62,7 @@ def test_two_processes_write_the_weights_of_one_also_after_a_kill(demonstrated, 
     kill_after_a_state(two)
     assert not (two / layout.policy(0)).exists()
     run_stages(two, ("sft",))
-    assert not (two / ".scratch/sft").exists()
+    assert (two / ".scratch/sft" / ENDED).exists()
     expected, found = weights(one), weights(two)
     assert found.keys() == expected.keys()
     for name, weight in expected.items():

@@ -1,0 +1,170 @@
+"""Campaigns that get a SIGKILL again and again, at random moments: whether they go on, and end in the same bytes.
+
+    python -m tests.flows.kills --kills 200 --json      # the real stages, at the smallest sizes
+
+A kill takes DVC, the stage and all that it started at once, as a machine that goes down does. Then the same command is
+given again. A campaign that ended is compared with one that nobody killed, and the next one begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import yaml
+
+ROOT = Path(__file__).parents[2]
+_RUN = """import sys; from pathlib import Path; from flows.mend import mend; from dvc.cli import main
+mend(Path()); sys.exit(main(["repro"]))"""
+RUN = (sys.executable, "-c", _RUN)
+"""What ``make run`` does, in one process."""
+Stamp = tuple[int, int]
+
+
+@dataclass
+class Tally:
+    """What came of the kills."""
+
+    kills: int = 0
+    same_bytes: int = 0
+    """Kills of campaigns that ended in the bytes of the one that nobody killed."""
+    lost_episodes: int = 0
+    """Finished before a kill, and played again after it."""
+    campaigns: int = 0
+    in_a_stage: int = 0
+    """Kills that met a stage's process; the others met DVC alone."""
+    differing: list[str] = field(default_factory=list)
+
+
+def campaigns(
+    fresh: Path, kills: int, seed: int, span: float, env: Mapping[str, str], seconds: tuple[str, ...] = ()
+) -> Tally:
+    """Kill and start again until there were ``kills``; the last campaign runs to its end.
+
+    ``fresh`` is a project in which nothing has run; campaigns are copies of it, of which the first is not killed. A
+    kill comes at most ``span`` times the seconds of that one after a start. ``seconds``: outs that state the clock,
+    whose bytes are not compared. Raises AssertionError where a campaign that was killed does not go on.
+    """
+    alone, begun = copied(fresh, 0), time.monotonic()
+    assert _run(alone, env, None)
+    longest = span * (time.monotonic() - begun)
+    expected, tally, draw = _outs(alone), Tally(), random.Random(seed)
+    places = {stage: [out["path"] for out in said["outs"]] for stage, said in _locked(alone).items()}
+    while tally.kills < kills:
+        tally.campaigns += 1
+        folder, before, here = copied(fresh, tally.campaigns), {}, 0
+        while not _run(folder, env, draw.uniform(0, longest) if tally.kills < kills else None, tally):
+            here += 1
+            tally.lost_episodes += _lost(folder, before, places)
+            before = _portions(folder)
+            print(f"kill {tally.kills}: campaign {tally.campaigns}, {len(_locked(folder))} stages are done", flush=True)
+        tally.lost_episodes += _lost(folder, before, places)
+        found = _outs(folder)
+        wrong = [
+            path for path in expected if found.get(path) != expected[path] and not path.startswith(seconds or "\0")
+        ]
+        tally.differing += [f"campaign {tally.campaigns}: {path}" for path in wrong]
+        tally.same_bytes += 0 if wrong else here
+        print(f"campaign {tally.campaigns}: {here} kills, {', '.join(wrong) or 'the same bytes'}", flush=True)
+    return tally
+
+
+def copied(fresh: Path, number: int) -> Path:
+    return Path(shutil.copytree(fresh, fresh.with_name(str(number))))
+
+
+def _run(folder: Path, env: Mapping[str, str], until: float | None, tally: Tally | None = None) -> bool:
+    """Whether it ended by itself, well; else all of it was killed after ``until`` seconds."""
+    log = folder.with_suffix(".log")
+    with log.open("w") as out:
+        running = subprocess.Popen(RUN, cwd=folder, env=env, stdout=out, stderr=out)
+    try:
+        code = running.wait(until)
+    except subprocess.TimeoutExpired:
+        assert tally is not None
+        tree = [psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True)]
+        for process in tree:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        running.wait()
+        psutil.wait_procs(tree)
+        tally.kills += 1
+        tally.in_a_stage += len(tree) > 1
+        return False
+    assert code == 0, log.read_text()[-3000:]
+    return True
+
+
+def _locked(folder: Path) -> dict:
+    lock = folder / "dvc.lock"
+    return yaml.safe_load(lock.read_text())["stages"] if lock.exists() else {}
+
+
+def _outs(folder: Path) -> dict[str, str]:
+    return {out["path"]: out["md5"] for stage in _locked(folder).values() for out in stage["outs"]}
+
+
+def _portions(folder: Path) -> dict[Path, tuple[Stamp, int]]:
+    """Finished portions, with the episodes in each."""
+    found = {}
+    for path in (folder / ".scratch").rglob("*.parquet"):
+        if not any(part.startswith(".") for part in path.relative_to(folder / ".scratch").parts):
+            found[path] = (_stamp(path), _episodes(path))
+    return found
+
+
+def _lost(folder: Path, before: Mapping[Path, tuple[Stamp, int]], places: Mapping[str, list[str]]) -> int:
+    """Episodes that were finished and have to be played again, or were: portions that were there ``before`` and are
+    another file now, or none though their stage has not ended; and outs of such a stage that has no portions."""
+    done, lost = _locked(folder), 0
+    for path, (stamp, episodes) in before.items():
+        over = path.relative_to(folder / ".scratch").parts[0] in done
+        lost += episodes if (_stamp(path) != stamp if path.exists() else not over) else 0
+    for stage, outs in places.items():
+        if stage not in done and not (folder / ".scratch" / stage).exists():
+            lost += sum(_episodes(path) for out in outs for path in (folder / out).rglob("*.parquet"))
+    return lost
+
+
+def _stamp(path: Path) -> Stamp:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _episodes(path: Path) -> int:
+    columns = [name for name in ("game_id", "episode") if name in pq.read_schema(path).names]
+    table = pq.read_table(path, columns=columns or None)
+    return table.group_by(columns).aggregate([]).num_rows if columns else table.num_rows
+
+
+def main() -> None:
+    from tests.flows.test_pipeline_smoke import STATES_SECONDS, environment, project
+
+    parser = argparse.ArgumentParser(prog="python -m tests.flows.kills", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--span", type=float, default=0.25, help="latest kill, in runs of the whole campaign")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="agentprm-kills-") as folder:
+        fresh = project(Path(folder) / "fresh")
+        subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], cwd=fresh, check=True)
+        env = {**environment(), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1"}
+        tally = campaigns(fresh, asked.kills, asked.seed, asked.span, env, STATES_SECONDS)
+    print(json.dumps(asdict(tally)) if asked.json else tally)
+
+
+if __name__ == "__main__":
+    main()
