@@ -1,0 +1,180 @@
+"""What the update owes to the PRM: π₁ by the same search and imitation, only what chooses in the search is replaced.
+
+    python -m benchmarks.updates --campaign . --placebo data/placebo/1 --keep data/updates --json
+
+The campaign's π₀ searches the training games that iteration 1 of expert iteration takes, once under each scorer
+(:mod:`agentprm_core.search.scorers`). What was won is imitated, with the campaign's steps and rates. Every arm imitates
+as many episodes as the arm that won fewest (``--all``: all that it won), for as many steps and tokens. ``rft`` imitates
+won rollouts of π₀, without a search. ``demonstrations`` goes on with those that π₀ was trained on. ``placebo`` is a PRM
+of permuted labels (``python -m benchmarks.placebo_prm``). The policies then play held-out games without a PRM.
+
+The last line is one JSON object: ``rows``, an arm each, with what was won and imitated, success on both splits, and the
+paired difference to the PRM's arm with McNemar's exact p, also corrected for their number (Holm). With
+``--keep`` a run that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import torch
+from transformers.utils import logging
+
+from agentprm_core.datasets import atomic_write, episodes_from_table, games_from_table, read_table, write_table
+from agentprm_core.errors import DataError
+from agentprm_core.evaluate import holm, paired_test, wilson
+from agentprm_core.improve.rft import successes
+from agentprm_core.methods.base import Given
+from agentprm_core.methods.expert_iteration import Config, collect
+from agentprm_core.methods.update_base import imitate
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, save_checkpoint
+from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, SCORERS, decoding
+from agentprm_core.search.playing import Search, play_games
+from agentprm_core.types import EPISODES, GAMES, Episode
+from agentprm_core.worlds import world_spec
+from benchmarks.campaigns import given_of, params_of
+
+PLACEBO, RFT, DEMONSTRATIONS, FIRST = "placebo", "rft", "demonstrations", "π₀"
+ARMS = (PRM, "trained_likelihood", LIKELIHOOD, "constant", "random", RFT, DEMONSTRATIONS)
+"""What is run unless ``--arms`` says otherwise, and the placebo where there is one."""
+
+
+def config_of(params: Mapping, steps: int | None, games: int | None) -> Config:
+    """The campaign's method. Raises DataError where that is not expert iteration."""
+    method = dict(params["method"])
+    if method["name"] != "expert_iteration":
+        raise DataError(f"method.name: {method['name']!r}: the update by a search is that of expert_iteration")
+    named = {field.name: method[field.name] for field in fields(Config)}
+    named |= {"steps": steps or method["steps"], "games": games or method["games"], "keeps": "won", "replay": 0.0}
+    return Config(**named)
+
+
+def found_by(arm: str, config: Config, given: Given, placebo: Path | None) -> tuple[list[Episode], int]:
+    """The won episodes that the arm may imitate, and of how many."""
+    if arm == RFT:
+        return successes(given.episodes), len(given.episodes)
+    if arm == DEMONSTRATIONS:
+        demos = given.demonstrations
+        return demos, len(demos)
+    kept = given.scratch / "collected.parquet"
+    if not kept.exists():
+        way = decoding(config.search).under(PRM if arm == PLACEBO else arm)
+        folders = given.folders if arm != PLACEBO else replace(given.folders, prm=placebo)
+        searching = replace(given, folders=folders, prior=way.prior(given.prior), require="nothing")
+        write_table(collect(replace(config, search=way.name), searching).table, kept)
+    searched = list(episodes_from_table(read_table(kept, EPISODES)))
+    return successes(searched), len(searched)
+
+
+def updated(config: Config, given: Given, chosen: Sequence[Episode]) -> Checkpoint:
+    """π₀ after imitating them."""
+    folder = given.scratch / "policy"
+    if not folder.exists():
+        model = imitate(config, given, chosen, 0.0).model
+        told = {"instruction": given.trainee.renderer.instruction, "world": world_spec(given.play.world).name}
+        with atomic_write(folder) as aside:
+            save_checkpoint(model, given.trainee.tokenizer, aside, **told)
+    return load_checkpoint(folder, device=given.device)
+
+
+def wins_of(policy: Checkpoint, given: Given, root: Path, way: str) -> dict[str, bool]:
+    """{split/game: won} of the campaign's held-out games."""
+    search, won = Search(decoding(way), given.play, given.temperature), {}
+    for split in ("seen", "unseen"):
+        games = games_from_table(read_table(root / f"data/games/{split}.parquet", GAMES))
+        played = play_games(policy, None, games, search, given.seed)
+        won |= {f"{split}/{episode.game_id}": episode.won for episode in played}
+    return won
+
+
+def measure(root: Path, args: argparse.Namespace) -> list[dict]:
+    """A row an arm. Raises DataError for a folder that is no finished iteration."""
+    params = params_of(root)
+    config = config_of(params, args.steps, args.games)
+    torch.set_num_threads(args.threads)
+    base = replace(given_of(root, params, 1, args.keep), prior=params["critic"]["prior"])
+    base = replace(base, seed=base.seed + 100000 * args.seed)
+    givens = {arm: replace(base, scratch=args.keep / f"{args.seed}-{arm}") for arm in args.arms}
+    found = {}
+    for arm, given in givens.items():
+        given.scratch.mkdir(parents=True, exist_ok=True)
+        found[arm] = found_by(arm, config, given, args.placebo)
+        print(f"{arm}: {len(found[arm][0])} won of {found[arm][1]}", file=sys.stderr, flush=True)
+    fewest = min(len(won) for won, _ in found.values())
+    played = {FIRST: wins_of(base.policy, base, root, args.way)}
+    rows = [_row(FIRST, played[FIRST], 0, None)]
+    for arm, given in givens.items():
+        won, of = found[arm]
+        chosen = won if args.all else random.Random(base.seed).sample(won, fewest)
+        played[arm] = wins_of(updated(config, given, chosen), given, root, args.way)
+        rows.append(_row(arm, played[arm], len(chosen), len(won) / of))
+        print(f"{arm}: {rows[-1]['success']:.1%}", file=sys.stderr, flush=True)
+    if PRM in played:
+        others = [row for row in rows if row["arm"] != PRM]
+        for row in others:
+            row["v_prm"] = asdict(paired_test(played[PRM], played[row["arm"]]))
+        for row, corrected in zip(others, holm([row["v_prm"]["p_value"] for row in others]), strict=True):
+            row["v_prm"]["p_holm"] = corrected
+    return rows
+
+
+def _row(arm: str, won: Mapping[str, bool], imitated: int, searched: float | None) -> dict:
+    low, high = wilson(sum(won.values()), len(won))
+    success = sum(won.values()) / len(won)
+    told = {"arm": arm, "won_to_imitate": searched, "imitated": imitated, "games": len(won), "success": success}
+    return told | {"ci_low": low, "ci_high": high, "v_prm": None}
+
+
+def table(rows: Sequence[Mapping]) -> str:
+    """Markdown: a row an arm."""
+    lines = ["| what chose | won to imitate | imitated | success | v. PRM, points | p | p Holm |", f"|{'---|' * 7}"]
+    for row in rows:
+        won = "" if row["won_to_imitate"] is None else f"{row['won_to_imitate']:.1%}"
+        cells = [row["arm"], won, str(row["imitated"])]
+        cells += [f"{row['success']:.1%} [{100 * row['ci_low']:.1f}, {100 * row['ci_high']:.1f}]"]
+        test = row["v_prm"]
+        points = test and f"{100 * test['difference']:+.1f} [{100 * test['ci_low']:+.1f}, {100 * test['ci_high']:+.1f}]"
+        cells += [points, f"{test['p_value']:.2g}", f"{test['p_holm']:.2g}"] if test else ["", "", ""]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines).replace("%", " %")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser.add_argument("--keep", type=Path, required=True, help="a folder for searches and policies")
+    parser.add_argument("--arms", type=lambda value: value.split(","), help=f"default: {','.join(ARMS)}")
+    parser.add_argument("--placebo", type=Path, help="checkpoint folder of a PRM of permuted labels")
+    parser.add_argument("--way", default="greedy", help="how the policies play held-out games (default %(default)s)")
+    parser.add_argument("--steps", type=int, help="of the update (default: the campaign's)")
+    parser.add_argument("--games", type=int, help="searched (default: the campaign's)")
+    parser.add_argument("--all", action="store_true", help="each arm imitates all that it won")
+    parser.add_argument("--seed", type=int, default=1, help="of the draws in search and update (default 1)")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    args.arms = args.arms or [*ARMS, *([PLACEBO] if args.placebo else [])]
+    for arm in args.arms:
+        if arm not in (*SCORERS, PLACEBO, RFT, DEMONSTRATIONS):
+            parser.error(f"--arms: {arm!r} is not one of {', '.join((*SCORERS, PLACEBO, RFT, DEMONSTRATIONS))}")
+    if PLACEBO in args.arms and not args.placebo:
+        parser.error("--arms placebo needs --placebo, a PRM of permuted labels (python -m benchmarks.placebo_prm)")
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        rows = measure(args.campaign, args)
+    except (DataError, FileNotFoundError) as error:
+        sys.exit(f"updates: {error}")
+    if not args.json:
+        print(table(rows))
+    print(json.dumps({"rows": rows, "seed": args.seed}))
+
+
+if __name__ == "__main__":
+    main()
