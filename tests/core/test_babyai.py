@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,6 +180,15 @@ def test_keys_are_equal_for_equal_states_and_no_others():
     assert play(1, 0).state_key() != play(2, 0).state_key()
 
 
+def test_a_level_with_few_mazes_gives_all_that_it_has_and_others_the_rest(monkeypatch):
+    monkeypatch.setattr(games, "SHARED", (1, 13))
+    levels = Counter(game.attributes["level"] for game in generate_games(200, 1, "train"))
+    assert levels[13] < 100 < levels[1] and levels[1] + levels[13] == 200
+    monkeypatch.setattr(games, "SHARED", (13,))
+    with pytest.raises(DataError, match=f"have {levels[13]} different mazes: ask for fewer"):
+        generate_games(200, 1, "train")
+
+
 def test_generated_games_are_of_every_level_and_never_in_two_splits():
     made = {split: generate_games(40, 1, split) for split in ("train", "seen", "unseen")}
     assert {g.attributes["level"] for g in made["unseen"]} == set(UNSEEN)
@@ -194,7 +204,7 @@ def test_generated_games_are_of_every_level_and_never_in_two_splits():
 def test_a_level_without_more_mazes_asks_for_fewer(monkeypatch):
     monkeypatch.setattr(games, "_ATTEMPTS", 3)
     monkeypatch.setattr(games, "build_level", lambda number, seed: levels.make_level(3, 1_000))
-    with pytest.raises(DataError, match=r"games.unseen: 3 draws of BabyAI's level 11 .* after 1 games: ask for fewer"):
+    with pytest.raises(DataError, match=r"games.unseen: BabyAI's levels have 1 different mazes: ask for fewer"):
         generate_games(8, 0, "unseen")
 
 
