@@ -143,6 +143,7 @@ def publish_report(number: int, stages: Sequence[GraphStage]) -> None:
     from agentprm_core.comparing import compared, prm_adds
     from tasks.frame.params import load_params
     from tasks.report.added import adds_report
+    from tasks.report.campaign import budget_of
 
     timings = [read_timing(stage.name, _campaign()) for stage in stages]
     seconds = None if None in timings else sum(timing["seconds"] for timing in timings)
@@ -150,7 +151,9 @@ def publish_report(number: int, stages: Sequence[GraphStage]) -> None:
     rows, added = compared(outcomes), adds_report(number, prm_adds(outcomes), load_params())
     slugs = [stage.name.replace("@", "-") for stage in stages]
     figures = {slug: json.loads(path.read_text()) for slug in slugs if (path := layout.metrics(slug)).exists()}
-    text = iteration_report(number, [{**row, "seconds": seconds} for row in rows], figures, added)
+    of_number = {"seconds": seconds, **budget_of(number)}
+    own = [{**row, **of_number} for row in rows if row["iteration"] == number]
+    text = iteration_report(number, own, figures, added)
     create_markdown_artifact(key=f"iteration-{number}-report", markdown=text)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -35,8 +36,10 @@ from flows.dvc_join import HOURS, StageRun, run_stage
 from flows.elsewhere import Elsewhere, run_elsewhere
 from flows.graph import GraphStage, read_graph, steps
 from flows.iteration import RETRY_DELAY_SECONDS, staged
+from flows.reach import NoServer, require_server
 from flows.ready import run_ready
 from flows.snapshot import Snapshot
+from tasks.frame import layout
 
 AT_ONCE_ELSEWHERE = 64
 """Stages that are asked for at once where workers run them: more than ever are ready."""
@@ -137,12 +140,18 @@ def _on_workers(taken: Snapshot, retries: int, hours: float, git_remote: str) ->
 
 
 def _bring(taken: Snapshot, run: StageRun) -> None:
-    """The small outs of a stage that ran elsewhere, for the reports."""
+    """What the reports read of a stage that ran elsewhere: its figures and gates, and all that was measured."""
     from dvc.repo import Repo
 
     if run.stage.startswith(("evaluate", "compare")):
+        targets = [run.stage]
+    else:
+        slug, entry = run.stage.replace("@", "-"), snapshot.read_entry(taken.root / snapshot.LOCK, run.stage)
+        small = (layout.metrics(slug).as_posix(), layout.gates(slug).as_posix())
+        targets = [out["path"] for out in entry[run.stage].get("outs", ()) if out["path"] in small]
+    if targets:
         with Repo(str(taken.root)) as repo:
-            repo.pull(targets=[run.stage])
+            repo.pull(targets=targets)
 
 
 def _seed(seed: int | str | None, name: str) -> list[str]:
@@ -176,4 +185,9 @@ if __name__ == "__main__":
     parser.add_argument("--at-once", type=int, default=1, help="stages side by side here")
     parser.add_argument("--workers", action="store_true", help="stages run on workers, as deployment runs")
     parser.add_argument("--git-remote", default="origin", help="where the branch is pushed to")
-    campaign(**vars(parser.parse_args()))
+    arguments = parser.parse_args()
+    try:
+        require_server()
+    except NoServer as error:
+        sys.exit(f"campaign: {error}")
+    campaign(**vars(arguments))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from prefect import Task, flow
 from flows.artifacts import publish_gates, publish_mlflow_link, publish_report
 from flows.dvc_join import HOURS, StageRun, run_stage
 from flows.graph import GraphStage, read_graph, with_needs
+from flows.reach import NoServer, require_server
 
 RETRY_DELAY_SECONDS = 10
 
@@ -58,4 +60,8 @@ if __name__ == "__main__":
     parser.add_argument("--retries", type=int, default=0)
     parser.add_argument("--hours", type=float, default=HOURS, help="that a stage may run")
     arguments = parser.parse_args()
+    try:
+        require_server()
+    except NoServer as error:
+        sys.exit(f"iteration: {error}")
     iteration(arguments.number, retries=arguments.retries, hours=arguments.hours)
