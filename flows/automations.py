@@ -1,20 +1,33 @@
-"""Automations on the Prefect server: what happens to a run whose process died without a word.
+"""Automations on the Prefect server: what happens to a run that crashed, failed or is late.
 
 A worker that is killed leaves its runs "Running" for ever. Each flow run sends a heartbeat (``prefect.toml`` says how
-often); when none, and no end, has come for four of them, the run is set to Crashed and can be started again.
+often); when none, and no end, has come for four of them, the run is set to Crashed. A campaign that crashed is started
+again, at most :data:`STARTS` times in all. Who is told of it is a notification block named :data:`BLOCK`.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import StateType
-from prefect.events.actions import ChangeFlowRunState
+from prefect.events.actions import ChangeFlowRunState, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.settings import get_current_settings
 
+_BODY = """{{ flow_run.state.message }}
+{{ flow_run|ui_url }}"""
 MISSED_HEARTBEATS = 4
+STARTS = 4
+"""How often a campaign is started in all. After that it stays Crashed: what ends it each time would end it again."""
+BLOCK = "agentprm"
+"""The name of the notification block: any of Prefect's that notify (Slack, mail, a webhook)."""
+TOLD = {
+    "tell-failed": ("Tells of a campaign or iteration that failed.", "prefect.flow-run.Failed"),
+    "tell-crashed": ("Tells of a campaign or iteration that crashed.", "prefect.flow-run.Crashed"),
+    "tell-late": ("Tells of a campaign or iteration that no worker has taken.", "prefect.flow-run.Late"),
+}
 
 
 def zombie_automation() -> AutomationCore:
@@ -41,17 +54,82 @@ def zombie_automation() -> AutomationCore:
         actions=[
             ChangeFlowRunState(
                 state=StateType.CRASHED,
-                message=f"No heartbeat for {MISSED_HEARTBEATS * heartbeat}: its process is gone. Run it again.",
+                message=f"No heartbeat for {MISSED_HEARTBEATS * heartbeat}: its process is gone.",
             )
         ],
     )
 
 
+def start_again_automation() -> AutomationCore:
+    """A crashed run of a deployment of ``campaign`` is scheduled again: the same run, and so the same campaign, which
+    goes on from its snapshot. Prefect counts its starts."""
+    return AutomationCore(
+        name="start-again",
+        description=f"Starts a crashed campaign again, which goes on; {STARTS} starts at most.",
+        trigger=EventTrigger(
+            expect={"prefect.flow-run.Crashed"},
+            match={
+                "prefect.resource.id": "prefect.flow-run.*",
+                "prefect.run-count": [str(count) for count in range(1, STARTS)],
+            },
+            match_related=[_related("flow", "campaign"), {"prefect.resource.role": "deployment"}],
+            for_each={"prefect.resource.id"},
+            posture=Posture.Reactive,
+            threshold=1,
+        ),
+        actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="Crashed: started again")],
+    )
+
+
+def notifying_automation(name: str, block: UUID) -> AutomationCore:
+    """One of :data:`TOLD`: a campaign or an iteration came to that, and ``block`` is told."""
+    description, event = TOLD[name]
+    subject = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.name }}"
+    return AutomationCore(
+        name=name,
+        description=description,
+        trigger=EventTrigger(
+            expect={event},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=_related("flow", "campaign", "iteration"),
+            for_each={"prefect.resource.id"},
+            posture=Posture.Reactive,
+            threshold=1,
+        ),
+        actions=[SendNotification(block_document_id=block, subject=subject, body=_BODY)],
+    )
+
+
 def install(client: SyncPrefectClient) -> None:
-    """Put the automation on the server, in place of one of the same name."""
-    automation = zombie_automation()
+    """Put the automations on the server, in place of those of the same names. Says so where nobody is told."""
+    _put(client, zombie_automation())
+    _put(client, start_again_automation())
+    block = _block(client)
+    for name in TOLD:
+        if block is not None:
+            _put(client, notifying_automation(name, block))
+        else:
+            for installed in client.read_automations_by_name(name):
+                client.delete_automation(installed.id)
+    if block is None:
+        print(f"nobody is told of campaigns that fail, crash or are late: there is no notification block {BLOCK!r}")
+
+
+def _block(client: SyncPrefectClient) -> UUID | None:
+    for document in client.read_block_documents(limit=200, include_secrets=False):
+        schema = document.block_schema
+        if document.name == BLOCK and schema is not None and "notify" in schema.capabilities:
+            return document.id
+    return None
+
+
+def _put(client: SyncPrefectClient, automation: AutomationCore) -> None:
     installed = client.read_automations_by_name(automation.name)
     if installed:
         client.update_automation(installed[0].id, automation)
     else:
         client.create_automation(automation)
+
+
+def _related(role: str, *names: str) -> dict[str, str | list[str]]:
+    return {"prefect.resource.role": role, "prefect.resource.name": list(names)}

@@ -21,7 +21,7 @@ from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from flows import snapshot
 from flows.artifacts import (
@@ -34,6 +34,7 @@ from flows.artifacts import (
 )
 from flows.dvc_join import HOURS, StageRun, run_stage
 from flows.elsewhere import Elsewhere, run_elsewhere
+from flows.form import Name, Override, Profile, World
 from flows.graph import GraphStage, read_graph, steps
 from flows.iteration import RETRY_DELAY_SECONDS, staged
 from flows.reach import NoServer, require_server
@@ -47,11 +48,12 @@ AT_ONCE_ELSEWHERE = 64
 
 @flow(task_runner=ThreadPoolTaskRunner(max_workers=AT_ONCE_ELSEWHERE))  # pyright: ignore[reportArgumentType]
 def campaign(
-    profiles: list[str] = [],  # noqa: B006  (Prefect's form shows it)
-    seed: int | Literal["new"] | None = None,
-    world: str | None = None,
-    name: str | None = None,
-    retries: int = 0,
+    profiles: list[Profile] = [],  # noqa: B006  (Prefect's form shows it)
+    overrides: list[Override] = [],  # noqa: B006
+    seed: NonNegativeInt | Literal["new"] | None = None,
+    world: World | None = None,
+    name: Name | None = None,
+    retries: NonNegativeInt = 0,
     hours: PositiveFloat = HOURS,
     at_once: PositiveInt = 1,
     workers: bool = False,
@@ -60,9 +62,10 @@ def campaign(
     """Bring every stage of dvc.yaml up to date, in a snapshot of the checkout on the Git branch campaign/NAME.
 
     Args:
-        profiles: profiles and single keys, from left to right: smoke, rollout.games=900.
+        profiles: named changes of params.yaml, from left to right.
+        overrides: single keys of params.yaml, after the profiles, as KEY=VALUE: rollout.games=900.
         seed: another seed; new is one made from the campaign's name.
-        world: a profile of another world, before the others: textcraft, babyai, webshop, arithmetic.
+        world: another world than params.yaml has; its profile comes before the others.
         name: of the campaign, and of its branch; one that exists goes on. None is the name of the run.
         retries: how often a failed stage is tried again. Not where the same would come of it.
         hours: that a stage may run.
@@ -72,10 +75,11 @@ def campaign(
         git_remote: where the branch is pushed to, if the checkout has a remote of that name.
 
     Raises :class:`flows.dvc_join.StageFailed` when a stage fails, :class:`flows.snapshot.SnapshotError` when no
-    snapshot can be had.
+    snapshot can be had, :class:`tasks.frame.params.ParamsError` for values that params.yaml may not hold: nothing has
+    begun then.
     """
     name = name or f"{flow_run.get_name()}-{str(flow_run.get_id())[:6]}"
-    words = [*([world] if world else []), *profiles, *_seed(seed, name)]
+    words = [*([world] if world else []), *profiles, *overrides, *_seed(seed, name)]
     checkout = Path.cwd()
     with snapshot.opened(checkout, name, words) as taken, _inside(taken):
         get_run_logger().info(f"campaign {name}: branch {taken.branch}, worktree {taken.root}")
@@ -174,20 +178,34 @@ def _inside(taken: Snapshot) -> Iterator[None]:
         os.environ.update(before)
 
 
-if __name__ == "__main__":
+def main() -> None:
     import argparse
 
     parser = argparse.ArgumentParser(prog="python -m flows.campaign", description=campaign.description)
-    parser.add_argument("profiles", nargs="*", metavar="PROFILE or KEY=VALUE")
+    parser.add_argument("words", nargs="*", metavar="PROFILE or KEY=VALUE")
     parser.add_argument("--name", help="of the campaign; one that exists goes on")
     parser.add_argument("--retries", type=int, default=0, help="of a failed stage")
     parser.add_argument("--hours", type=float, default=HOURS, help="that a stage may run")
     parser.add_argument("--at-once", type=int, default=1, help="stages side by side here")
     parser.add_argument("--workers", action="store_true", help="stages run on workers, as deployment runs")
     parser.add_argument("--git-remote", default="origin", help="where the branch is pushed to")
-    arguments = parser.parse_args()
+    asked = vars(parser.parse_args())
     try:
         require_server()
     except NoServer as error:
         sys.exit(f"campaign: {error}")
-    campaign(**vars(arguments))
+    words = asked.pop("words")
+    asked |= {"profiles": [word for word in words if "=" not in word], "overrides": [w for w in words if "=" in w]}
+    if words:
+        from tasks.frame.profile import ParamsError, checked  # torch, which takes seconds
+
+        try:
+            checked(words)
+        except ParamsError as error:
+            print(error, file=sys.stderr)
+            sys.exit(2)
+    campaign(**asked)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,6 @@ is off: it would be a second opinion about staleness.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -19,6 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dvc.exceptions import DvcException
+from dvc.repo import Repo
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
@@ -38,6 +39,8 @@ HOURS = 24.0
 """How long a stage may run unless a flow is told otherwise."""
 _EXITED = re.compile(r"exited with (-?\d+)")
 """What DVC says of a stage's command that failed."""
+_ASKING = threading.Lock()
+"""DVC is not made for threads; a process of its own would take a second to start."""
 _RUNNING: set[subprocess.Popen[str]] = set()
 
 
@@ -82,12 +85,12 @@ def stage_environment() -> dict[str, str]:
 
 def is_fresh(stage: str) -> bool:
     """Whether DVC holds ``stage`` for up to date. Raises StageFailed with DVC's words when it cannot say."""
-    asked = subprocess.run(
-        dvc_command("status", "--json", stage), capture_output=True, text=True, env=stage_environment(), check=False
-    )
-    if asked.returncode != 0:
-        raise StageFailed(f"dvc status {stage} exited with {asked.returncode}:\n{asked.stderr.strip()}")
-    return not json.loads(asked.stdout)
+    with _ASKING:
+        try:
+            with Repo(_wait_for_lock=True) as repo:
+                return not repo.status(targets=[stage])
+        except DvcException as error:
+            raise StageFailed(f"dvc status {stage}: {error}") from error
 
 
 def reproduce(

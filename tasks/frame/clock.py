@@ -29,26 +29,30 @@ class Clock:
     def __init__(self) -> None:
         self._started = psutil.Process().create_time()
         self._laps: dict[str, float] = {"launch": _launch_seconds(self._started)}
+        self._cpu = 0.0
 
     @contextmanager
     def lap(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
             self.book(name, time.perf_counter() - start)
+            self._cpu += time.process_time() - cpu
 
     def book(self, name: str, seconds: float) -> None:
         """Seconds that were measured elsewhere."""
         self._laps[name] = self._laps.get(name, 0.0) + seconds
 
     def report(self) -> dict[str, float]:
-        """Seconds by name, with ``seconds`` (the whole process and its launch) and ``orchestration`` (its share)."""
+        """Seconds by name, with ``seconds`` (the whole process and its launch), ``orchestration`` (its share) and
+        ``work_cpu_seconds`` (of this process's processors, without orchestration)."""
         laps = {name: self._laps.get(name, 0.0) for name in ORCHESTRATION}
         others = {name: seconds for name, seconds in self._laps.items() if name not in laps}
         return {
             "seconds": time.time() - self._started + laps["launch"],
             "orchestration": sum(laps.values()),
+            "work_cpu_seconds": time.process_time() - self._cpu,
             **laps,
             **others,
         }

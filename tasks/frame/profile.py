@@ -103,14 +103,18 @@ def apply(words: Sequence[str], root: Path = Path()) -> None:
         keeper.dump(params, aside)
 
 
+def checked(words: Sequence[str]) -> dict:
+    """params.yaml with profiles and overrides; nothing is written. Raises ParamsError where that is not valid."""
+    params = yaml.safe_load(PARAMS.read_text())
+    for overrides in asked_for(words):
+        overridden(params, overrides)
+    validate(params, " ".join(words))
+    return params
+
+
 def arguments(words: Sequence[str]) -> list[str]:
     """What ``dvc exp run -S`` is to be told. Raises ParamsError where the result would not be valid."""
-    before = yaml.safe_load(PARAMS.read_text())
-    after = yaml.safe_load(PARAMS.read_text())
-    for overrides in asked_for(words):
-        overridden(after, overrides)
-    validate(after, " ".join(words))
-    return list(differences(before, after))
+    return list(differences(yaml.safe_load(PARAMS.read_text()), checked(words)))
 
 
 def _plain(value):

@@ -170,7 +170,7 @@ def test_make_runs_a_profile_as_an_experiment(tmp_path):
     params, targets = experiments(folder)["smoke"]
     assert (params.rollout.games, params.method.name, params.seed, targets) == (32, "rft", 3, [])
     assert (folder / PARAMS).read_text() == (ROOT / PARAMS).read_text()
-    assert (folder / "runs").read_text() == "-m flows.summary\n"
+    assert (folder / "runs").read_text() == "-m flows.mend\n-m flows.summary\n"
 
 
 HOSTILE = (

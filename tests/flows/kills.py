@@ -1,6 +1,7 @@
 """Campaigns that get a SIGKILL again and again, at random moments: whether they go on, and end in the same bytes.
 
-    python -m tests.flows.kills --kills 200 --json      # the real stages, at the smallest sizes
+    python -m tests.flows.kills --kills 200 --json                  # three small stages that keep portions
+    python -m tests.flows.kills --kills 30 --stages real --json     # the real stages, at the smallest sizes
 
 A kill takes DVC, the stage and all that it started at once, as a machine that goes down does. Then the same command is
 given again. A campaign that ended is compared with one that nobody killed, and the next one begins.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -30,6 +32,44 @@ _RUN = """import sys; from pathlib import Path; from flows.mend import mend; fro
 mend(Path()); sys.exit(main(["repro"]))"""
 RUN = (sys.executable, "-c", _RUN)
 """What ``make run`` does, in one process."""
+_DVC_YAML = """
+vars:
+  - iterations: {"1": {prev: 0}, "2": {prev: 1}, "3": {prev: 2}}
+stages:
+  play:
+    foreach: ${iterations}
+    do:
+      cmd: python play.py ${key}
+      deps: [play.py, "data/${item.prev}/table.parquet"]
+      outs: ["data/${key}"]
+"""
+
+_PLAY = '''"""A stage that plays in portions and keeps them, as the real ones do."""
+import hashlib, pathlib, shutil, sys, time
+
+import pyarrow as pa
+
+from agentprm_core.datasets import atomic_write, read_table, write_table
+from agentprm_core.kept import digest, kept
+
+iteration = int(sys.argv[1])
+schema = pa.schema([("game_id", pa.string()), ("episode", pa.int32()), ("text", pa.string())])
+given = read_table(pathlib.Path(f"data/{iteration - 1}/table.parquet"), schema)["text"][0].as_py()
+scratch = pathlib.Path(f".scratch/play@{iteration}")
+
+
+def played(portion):
+    time.sleep(0.1)
+    text = hashlib.sha256(f"{given} {portion}".encode()).hexdigest()
+    return pa.table({"game_id": [f"g{portion}"] * 4, "episode": range(4), "text": [text] * 4}, schema)
+
+
+at = scratch / digest(given)
+tables = [kept(at / f"{portion:05}.parquet", schema, lambda: played(portion)) for portion in range(8)]
+with atomic_write(pathlib.Path(f"data/{iteration}")) as aside:
+    write_table(pa.concat_tables(tables), aside / "table.parquet")
+'''
+
 Stamp = tuple[int, int]
 
 
@@ -149,19 +189,46 @@ def _episodes(path: Path) -> int:
     return table.group_by(columns).aggregate([]).num_rows if columns else table.num_rows
 
 
+def small(folder: Path) -> Path:
+    """A pipeline of three stages that play in portions, and import next to nothing."""
+    folder.mkdir()
+    (folder / "dvc.yaml").write_text(_DVC_YAML)
+    (folder / "play.py").write_text(_PLAY)
+    start = "import pyarrow as pa; from pathlib import Path; from agentprm_core.datasets import write_table; "
+    start += "write_table(pa.table({'game_id': ['g'], 'episode': pa.array([0], pa.int32()), 'text': ['start']}), "
+    start += "Path('data/0/table.parquet'))"
+    for command in (["-c", start], ["-m", "dvc", "init", "-q", "--no-scm"]):
+        subprocess.run([sys.executable, *command], cwd=folder, check=True, env=small_environment())
+    return folder
+
+
+def small_environment() -> dict[str, str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "DO_NOT_TRACK": "1"}
+
+
+def real(folder: Path) -> Path:
+    """The real stages at the smallest sizes."""
+    from tests.flows.test_pipeline_smoke import project
+
+    made = project(folder)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], cwd=made, check=True)
+    return made
+
+
 def main() -> None:
-    from tests.flows.test_pipeline_smoke import STATES_SECONDS, environment, project
+    from tests.flows.test_pipeline_smoke import STATES_SECONDS, environment
 
     parser = argparse.ArgumentParser(prog="python -m tests.flows.kills", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--stages", choices=["small", "real"], default="small", help="what a campaign is made of")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--span", type=float, default=0.25, help="latest kill, in runs of the whole campaign")
+    parser.add_argument("--span", type=float, default=0.7, help="latest kill, in runs of the whole campaign")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="agentprm-kills-") as folder:
-        fresh = project(Path(folder) / "fresh")
-        subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], cwd=fresh, check=True)
-        env = {**environment(), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1"}
+        fresh = {"small": small, "real": real}[asked.stages](Path(folder) / "fresh")
+        env = environment() | small_environment() | {"OMP_NUM_THREADS": "1"}
         tally = campaigns(fresh, asked.kills, asked.seed, asked.span, env, STATES_SECONDS)
     print(json.dumps(asdict(tally)) if asked.json else tally)
 

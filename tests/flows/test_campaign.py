@@ -103,3 +103,11 @@ def test_a_killed_flow_leaves_no_process_and_the_next_completes(project: Path, e
 
     (root / "naps").write_text("")
     assert campaign(name=root.parent.name, return_state=True).is_completed()
+
+
+def test_what_params_may_not_hold_is_refused_before_anything_starts(project: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "flows.campaign", "smokes"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "profiles/smokes.yaml: no such profile; there are: none\n")
+    state = campaign(name="odd", profiles=["smoke"], return_state=True)
+    assert state.is_failed() and "no such profile" in state.message
+    assert not snapshot.exists(project, "campaign/odd")
