@@ -162,7 +162,7 @@ def _register(store: Any, name: str, tags: Mapping[str, str]) -> Any:
     model = store.model(tags["digest"], tags["iteration"])
     return store.client.create_model_version(
         name,
-        source=f"dvc:{tags['dvc_md5']}",
+        source=f"dvc:/{tags['dvc_md5']}",  # without the slash a server takes it for a relative path, and refuses
         run_id=store.runs["stage"],
         tags=dict(tags),
         model_id=model.model_id if model else None,

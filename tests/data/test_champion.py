@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from mlflow import MlflowClient
@@ -78,6 +79,13 @@ def test_only_a_proven_gain_takes_the_champions_place(client, monkeypatch):
     assert holds(CHAMPION) == "aa01", "what was rolled back does not come back by itself"
     with pytest.raises(DataError, match="nothing to go back to"):
         roll_back(client, ARENA)
+
+
+def test_a_server_takes_what_is_registered(client, monkeypatch):
+    """It refuses a source without an absolute path; a database that is written to without a server does not."""
+    campaign("one", tags("aa00", 10), monkeypatch=monkeypatch)
+    (version,) = client.search_model_versions(f"name='{ARENA}'")
+    assert urlsplit(version.source).path == "/0.dir"
 
 
 def test_a_campaign_on_other_games_cannot_touch_it(client, monkeypatch):
