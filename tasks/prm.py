@@ -2,7 +2,8 @@
 
 It is trained on the training games' turns and validated on the other games. The figure that matters is the ranking: at
 held-out states with several tried actions, how often the PRM orders two of them as their measured returns do, and how
-often one half of the plays does as the other.
+often one half of the plays does as the other. The policy's own likelihood orders them too: a PRM that orders no more
+pairs than that has not learnt anything that the policy did not know.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from agentprm_core.datasets import atomic_write
 from agentprm_core.methods.critics import critic_module
 from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.prm.by_turn import scores_by_turn
-from agentprm_core.prm.ranking import ranked
+from agentprm_core.prm.ranking import against_likelihood, ranked, ranked_by_likelihood
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.worlds import world_spec
 from tasks.frame import layout
@@ -33,7 +34,11 @@ def work(stage: Stage) -> None:
     episodes, tokens = [item.episode for item in trained.held_out], stage.params.compute.pass_tokens
     scores = score_episodes(trained.model, trainee.renderer, episodes, tokens)
     figures |= {"by_turn": scores_by_turn(scores, episodes), "measured_as": trained.measured_as}
-    figures |= ranked(trained.model, trainee.renderer, trained.held_out, batch_tokens=tokens, seed=stage.seed)
+    measured = {"batch_tokens": tokens, "seed": stage.seed}
+    figures |= ranked(trained.model, trainee.renderer, trained.held_out, **measured)
+    control = ranked_by_likelihood(trainee.model, trainee.renderer, trained.held_out, **measured)
+    figures |= {"ranking_by_likelihood": control}
+    print(f"{stage.name}: {against_likelihood(figures['ranking'], control)}", flush=True)
     stage.report_training(figures, curve)
     stage.wrote(layout.prm(i))
 

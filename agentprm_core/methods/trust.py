@@ -20,6 +20,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.evaluate import Paired, paired_test
 from agentprm_core.methods.base import Given
 from agentprm_core.policy.models import Checkpoint
+from agentprm_core.prm.ranking import in_short
 from agentprm_core.search.decoding_config import DecodingConfig
 from agentprm_core.search.playing import Search, play_games
 from agentprm_core.types import Game
@@ -106,15 +107,8 @@ def _check_ranking(given: Given) -> None:
             f"{given.folders.prm} ranks actions no better than chance: {_measured(given.ranking)}. A policy that "
             f"follows it learns nothing. {MORE}, measure it at more states (rollout.branch.validation_states), or set "
             "critic.require: nothing",
-            _in_short(given.ranking),
+            in_short(given.ranking),
         )
-
-
-def _in_short(ranking: Mapping) -> str:
-    if ranking["accuracy"] is None:
-        return "no pair of actions to order"
-    share, low, high = (100 * ranking[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
-    return f"{share:.0f} % [{low:.0f}, {high:.0f}] of {ranking['pairs']} pairs"
 
 
 def _measured(ranking: Mapping) -> str:

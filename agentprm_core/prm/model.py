@@ -37,7 +37,7 @@ def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel
     Raises DataError for κ > 0 with an adapter, or where the embedding is not also the output.
     """
     tuned, base = hasattr(policy, "peft_config"), without_adapter(policy)
-    if likelihood and (tuned or not base.config.tie_word_embeddings):
+    if likelihood and not reads_likelihood(policy):
         raise DataError(
             "likelihood needs a whole model whose embedding is also its output (tie_word_embeddings), without an "
             "adapter: set critic.likelihood to 0"
@@ -55,6 +55,11 @@ def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel
             weight.zero_()
     prm.to(base.device)
     return _with_adapter_of(policy, prm) if tuned else prm
+
+
+def reads_likelihood(policy: PreTrainedModel) -> bool:
+    """Whether a PRM of this policy can have κ > 0: a whole model whose embedding is also its output."""
+    return not hasattr(policy, "peft_config") and bool(policy.config.tie_word_embeddings)
 
 
 def likelihood_weight(prm: torch.nn.Module) -> float:

@@ -9,12 +9,13 @@ beside the model, with the plays of every action parted in two halves: one half 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from transformers import PreTrainedModel
 
 from agentprm_core.policy.prompt import Renderer
+from agentprm_core.prm.model import new_prm, reads_likelihood
 from agentprm_core.prm.rows import Labelled
 from agentprm_core.prm.score import score_actions
 
@@ -43,6 +44,31 @@ def ranked(
     how = {"seed": seed, "game_N": game}
     figures = {name: ranking_accuracy(*measured, **how, margin=margin) for name, margin in margins.items()}
     return figures | {"choosing": choice_gain(*measured, **how)}
+
+
+def ranked_by_likelihood(
+    policy: PreTrainedModel, renderer: Renderer, held_out: Sequence[Labelled], *, batch_tokens: int, seed: int
+) -> dict | None:
+    """The control that learnt nothing: ``ranking`` of :func:`ranked` where the policy's own log-likelihood orders the
+    actions. None of a policy whose likelihood is not read so (:func:`agentprm_core.prm.model.reads_likelihood`)."""
+    if not reads_likelihood(policy):
+        return None
+    untrained = new_prm(policy, likelihood=1.0)  # its head is zero: any weight above 0 orders alike
+    return ranked(untrained, renderer, held_out, batch_tokens=batch_tokens, seed=seed)["ranking"]
+
+
+def in_short(ranking: Mapping) -> str:
+    """:func:`ranking_accuracy`'s figures in a few words."""
+    if ranking["accuracy"] is None:
+        return "no pair of actions to order"
+    share, low, high = (100 * ranking[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
+    return f"{share:.0f} % [{low:.0f}, {high:.0f}] of {ranking['pairs']} pairs"
+
+
+def against_likelihood(ranking: Mapping, by_likelihood: Mapping | None) -> str:
+    """How a PRM ranks, and the policy's likelihood beside it, as a line of a log."""
+    said = f"it orders {in_short(ranking)}"
+    return said if by_likelihood is None else f"{said}; the policy's own likelihood {in_short(by_likelihood)}"
 
 
 def ranking_accuracy(

@@ -103,7 +103,9 @@ def test_the_pipeline(tmp_path):
 def benchmarks_read_a_finished_campaign(folder: Path, aside: Path) -> None:
     rows = benchmark("ranking_matrix", "--campaign", str(folder))["rows"]
     assert [(row["scorer"], row["states_of"]) for row in rows] == [("PRM 1", 1), ("likelihood", 1)]
-    assert rows[0]["ranking"] == json.loads((folder / layout.metrics("prm-1")).read_text())["ranking"]
+    figures = json.loads((folder / layout.metrics("prm-1")).read_text())
+    assert rows[0]["ranking"] == figures["ranking"]
+    assert rows[1]["ranking"] == figures["ranking_by_likelihood"]
     placebo = benchmark("placebo_prm", "--campaign", str(folder), "--out", str(aside), "--limit", "8")
     assert 0 <= placebo["validation"]["auc"] <= 1
     assert (aside / "model.safetensors").exists()
