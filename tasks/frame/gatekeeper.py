@@ -55,7 +55,7 @@ or buckets. They are a fifth of its import."""
 
 def main() -> None:
     """Answer until standard input closes."""
-    sys.modules.update(dict.fromkeys(NOT_NEEDED))  # pyright: ignore[reportArgumentType]: None is for "cannot"
+    sys.modules.update(dict.fromkeys(NOT_NEEDED))  # pyright: ignore[reportArgumentType, reportCallIssue]: None is for "cannot"
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read at import
     from tasks.frame.gates import run_gate
 
