@@ -125,6 +125,8 @@ def team(fresh: Path, env: dict[str, str]) -> Iterator[tuple[Path, psutil.Proces
     for name in ("asks", "works"):
         subprocess.run(["git", "clone", "-q", str(hub), str(hosts / name)], check=True)
         shutil.copy(fresh / "mlflow.db", hosts / name)
+        (hosts / name / "flows").symlink_to(ROOT / "flows")
+        (hosts / name / ".git/info/exclude").write_text("flows\n")
         told = [sys.executable, "-m", "dvc", "remote", "add", "-q", "--local", "--default", "store", "s3://dvc"]
         subprocess.run(told, cwd=hosts / name, check=True, env=env)
     subprocess.run([sys.executable, "-m", "flows.provision"], cwd=ROOT, check=True, env=env, capture_output=True)

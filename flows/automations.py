@@ -21,6 +21,10 @@ _BODY = """{{ flow_run.state.message }}
 MISSED_HEARTBEATS = 4
 STARTS = 4
 """How often a campaign is started in all. After that it stays Crashed: what ends it each time would end it again."""
+WAIT_SECONDS = 20
+"""Between the crash and the next start."""
+_ON_ITS_WAY = ("Scheduled", "AwaitingRetry", "Pending", "Running", "Cancelled", "Completed", "Failed")
+"""States of a crashed run that somebody has started again."""
 BLOCK = "agentprm"
 """The name of the notification block: any of Prefect's that notify (Slack, mail, a webhook)."""
 TOLD = {
@@ -62,20 +66,23 @@ def zombie_automation() -> AutomationCore:
 
 def start_again_automation() -> AutomationCore:
     """A crashed run of a deployment of ``campaign`` is scheduled again: the same run, and so the same campaign, which
-    goes on from its snapshot. Prefect counts its starts."""
+    goes on from its snapshot. Prefect counts its starts. It waits: a worker that is given a run back while it still
+    tidies up after it would end with an error."""
     return AutomationCore(
         name="start-again",
         description=f"Starts a crashed campaign again, which goes on; {STARTS} starts at most.",
         trigger=EventTrigger(
-            expect={"prefect.flow-run.Crashed"},
+            after={"prefect.flow-run.Crashed"},
+            expect={f"prefect.flow-run.{state}" for state in _ON_ITS_WAY},
             match={
                 "prefect.resource.id": "prefect.flow-run.*",
                 "prefect.run-count": [str(count) for count in range(1, STARTS)],
             },
             match_related=[_related("flow", "campaign"), {"prefect.resource.role": "deployment"}],
             for_each={"prefect.resource.id"},
-            posture=Posture.Reactive,
+            posture=Posture.Proactive,
             threshold=1,
+            within=timedelta(seconds=WAIT_SECONDS),
         ),
         actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="Crashed: started again")],
     )
