@@ -1,0 +1,12 @@
+# Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is. BabyAI has twice the
+# demonstrations, since its episodes are short, and one iteration: by the default's search, then by a wide beam. TextCraft goes as
+# far as the first search, which is where it stops to learn. "demonstrated" says how many rollouts' games had a demonstration.
+one="compute.threads=1"
+sh experiments/run arithmetic-full arithmetic $one &&
+  python -m benchmarks.side_by_side arithmetic=. --out data/climb.png &&
+  python -m benchmarks.ranking_matrix --campaign .
+few="demos.games=8000 sft.epochs=5 critic.batch_tokens=2048"
+sh experiments/run babyai-1x16 babyai $one $few -- evaluate@0 evaluate@1 && python -m benchmarks.side_by_side babyai=.
+sh experiments/run babyai-4x4 babyai $one $few method.search=beam_4x4 -- evaluate@0 evaluate@1 &&
+  python -m benchmarks.side_by_side babyai=.
+sh experiments/run textcraft-first textcraft $one model.context=512 -- collect@1
