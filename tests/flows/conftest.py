@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -16,6 +17,9 @@ import pytest
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="prefect-home-")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
+
+if TYPE_CHECKING:
+    from tests.flows.team import Team
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,6 +109,20 @@ def prefect_server() -> Iterator[None]:
 
     with prefect_test_harness(server_startup_timeout=120):
         yield
+
+
+@pytest.fixture(scope="session")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """The servers of a team, set up. They take half a minute to start, so the tests that need them share them."""
+    from tests.flows.team import DEPLOY, HEARTBEAT, Team
+
+    team = Team(tmp_path_factory.mktemp("team"))
+    try:
+        environment = team.start().environment(**HEARTBEAT, PYTHONPATH=str(ROOT))
+        subprocess.run(["sh", str(DEPLOY / "setup.sh")], cwd=ROOT, env=environment, check=True)
+        yield team
+    finally:
+        team.close()
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:

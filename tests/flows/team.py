@@ -21,6 +21,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -36,6 +37,8 @@ START_SECONDS = 600
 BUCKETS = ("dvc", "mlflow")
 UNWANTED = ("PREFECT_", "MLFLOW_", "AWS_", "PG", "AGENTPRM_")
 """Variables of whoever runs the tests, which would lead elsewhere."""
+HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""The fastest that Prefect allows: a lost worker is noticed after two minutes."""
 
 
 def postgres_programs() -> Path:
@@ -167,6 +170,7 @@ class Store:
         """What DVC, MLflow and boto3 read."""
         return {**self.key, "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": self.url}
 
+    @cache  # noqa: B019  (as long as the tests' store)
     def client(self):
         import boto3
 
@@ -234,12 +238,25 @@ class Team:
         return clean() | environment | more
 
     @property
+    def user(self) -> str:
+        return self._given["TEAM_USER"]
+
+    @property
     def auth(self) -> str:
-        return f"{self._given['TEAM_USER']}:{self._given['PREFECT_PASSWORD']}"
+        return f"{self.user}:{self._given['PREFECT_PASSWORD']}"
 
     def secrets(self) -> list[str]:
         """None of these may be seen anywhere."""
         return [value for name, value in self._given.items() if "PASSWORD" in name or "KEY" in name]
+
+    def move(self, postgres: Postgres) -> None:
+        """Both servers, which are stopped, start again with the databases of another Postgres."""
+        self.postgres.close()
+        self.postgres, self._given["POSTGRES_PASSWORD"] = postgres, postgres.password
+        self.launch_prefect()
+        self.launch_mlflow()
+        self.await_prefect()
+        self.await_mlflow()
 
     def launch_prefect(self) -> None:
         """As in a container; what the image sets and where the others are is set here."""
