@@ -219,6 +219,18 @@ def headline(figures: dict) -> dict:
     }
 
 
+def pooled(outcomes: pa.Table) -> list[dict]:
+    """:func:`summary` of all splits together."""
+    columns = {name: outcomes[name] for name in OUTCOMES.names}
+    return summary(pa.table({**columns, "split": ["all"] * len(outcomes)}))
+
+
+def pooled_wins(outcomes: pa.Table) -> dict[str, bool]:
+    """{split/game: won} of one way of playing, over all splits: two splits may have a game of the same id."""
+    splits = dict.fromkeys(outcomes["split"].to_pylist())
+    return {f"{split}/{game}": won for split in splits for game, won in wins(outcomes, split=split).items()}
+
+
 def wins(outcomes: pa.Table, **where: object) -> dict[str, bool]:
     """{game: won} of the outcomes whose columns equal ``where``. Raises ValueError if a game stands there twice."""
     rows = [row for row in outcomes.to_pylist() if all(row[name] == value for name, value in where.items())]

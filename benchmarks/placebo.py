@@ -32,7 +32,7 @@ from transformers.utils import logging
 
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
-from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, summary, wins
+from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins
 from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
 from agentprm_core.search.decoding_config import PRM, SCORERS, decoding
@@ -108,11 +108,10 @@ def table(played: Sequence[tuple[Cell, pa.Table]]) -> list[dict]:
     """A row a cell: ``search``, ``prior``, ``scorer``, ``games``, ``success``, ``ci_low`` and ``ci_high``, ``v_prm``
     (success minus the PRM's, :class:`agentprm_core.evaluate.Paired` and ``p_holm``; None of the PRM itself, and where
     that was not played), and the means a game of ``tokens`` and ``world_steps``."""
-    won = {(cell.place, cell.scorer): _wins(outcomes) for cell, outcomes in played}
+    won = {(cell.place, cell.scorer): pooled_wins(outcomes) for cell, outcomes in played}
     rows = []
     for cell, outcomes in played:
-        one = pa.table({**{name: outcomes[name] for name in OUTCOMES.names}, "split": ["all"] * len(outcomes)})
-        (found,) = summary(one)
+        (found,) = pooled(outcomes)
         row = {"search": cell.place[0], "prior": cell.search.prior, "scorer": cell.scorer}
         row |= {name: found[name] for name in ("games", "success", "ci_low", "ci_high", "world_steps")}
         row["tokens"] = found["policy_read"] + found["prm_read"]
@@ -148,11 +147,6 @@ def _played(cell: Cell, policy: Checkpoint, prm: Checkpoint, games: Sequence[Gam
     episodes = play_games(policy, prm, games, cell.search, seed)
     named = {"iteration": 0, "method": cell.scorer, "split": split, "decoding": cell.search.name, "seed": seed}
     return outcomes_table(episodes, games, **named, constrained=cell.search.settings.constrained, policy=policy.digest)
-
-
-def _wins(outcomes: pa.Table) -> dict[str, bool]:
-    splits = dict.fromkeys(outcomes["split"].to_pylist())
-    return {f"{split}/{game}": won for split in splits for game, won in wins(outcomes, split=split).items()}
 
 
 def games_of(root: Path, split: str, world: str, limit: int | None) -> list[Game]:

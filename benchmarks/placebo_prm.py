@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -35,6 +36,18 @@ CRITICS = ("monte_carlo", "playing_on")
 SHARED = ("name", "gamma", "learning_rate", "epochs", "batch_tokens", "likelihood", "prior", "require")
 
 
+def critic_of(root: Path, params: Mapping) -> CriticConfig:
+    """The campaign's critic, but that its PRM starts from the policy. Raises DataError for one that is not among
+    :data:`CRITICS`."""
+    critic = params["critic"]
+    if critic["name"] not in CRITICS:
+        raise DataError(
+            f"{root / 'params.yaml'}: critic.name: {critic['name']!r} does not learn from labels by cross-entropy: one "
+            f"of {', '.join(CRITICS)}"
+        )
+    return CriticConfig(**{name: critic[name] for name in SHARED}, init_from="policy")
+
+
 def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: int | None = None) -> dict:
     """Train and write the placebo; returns its figures. ``limit``: only so many training episodes.
 
@@ -42,14 +55,9 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
         DataError: no campaign there, or one whose critic learns otherwise.
     """
     params = params_of(root)
-    critic = params["critic"]
-    if critic["name"] not in CRITICS:
-        raise DataError(
-            f"{root / 'params.yaml'}: critic.name: {critic['name']!r} has no placebo: one of {', '.join(CRITICS)}"
-        )
+    config, critic = critic_of(root, params), params["critic"]
     given = given_of(root, params, iteration, scratch)
     torch.set_num_threads(given.threads)
-    config = CriticConfig(**{name: critic[name] for name in SHARED}, init_from="policy")
     train, held_out = labelled_sides(given, gamma=config.gamma, outcome=critic["outcome"])
     trained = train_on_labels(config, given, permuted(train[:limit], given.seed), held_out, loss="bce")
     trainee = given.trainee

@@ -27,9 +27,10 @@ from agentprm_core.errors import DataError
 from agentprm_core.methods.critic_base import labelled_sides
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.prm.dataset import Labelled
-from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.model import likelihood_alone
 from agentprm_core.prm.ranking import ranked
 from benchmarks.campaigns import given_of, params_of
+from benchmarks.tables import crossed
 
 LIKELIHOOD = "likelihood"
 
@@ -59,8 +60,7 @@ def matrix(root: Path, threads: int) -> list[dict]:
 def _scorers(root: Path, iterations: Sequence[int], player: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
     for i in iterations:
         yield f"PRM {i}", load_checkpoint(root / f"data/checkpoints/prm/{i}", kind="prm")
-    # a new PRM's head is zero, so its score is the policy's likelihood alone; any weight above 0 orders alike
-    yield LIKELIHOOD, replace(player, model=new_prm(player.model, likelihood=1.0))
+    yield LIKELIHOOD, replace(player, model=likelihood_alone(player.model))
 
 
 def _told(scorer: Checkpoint, held_out: Sequence[Labelled], tokens: int, seed: int) -> dict:
@@ -69,15 +69,7 @@ def _told(scorer: Checkpoint, held_out: Sequence[Labelled], tokens: int, seed: i
 
 def table(rows: Sequence[dict]) -> str:
     """Markdown: a row a scorer, a column an iteration."""
-    columns = sorted({row["states_of"] for row in rows})
-    of = {(row["scorer"], row["states_of"]): row for row in rows}
-    lines = [
-        f"| scorer | {' | '.join(f'states of iteration {j}' for j in columns)} |",
-        f"|---|{'---|' * len(columns)}",
-    ]
-    for name in dict.fromkeys(row["scorer"] for row in rows):
-        lines.append(f"| {name} | {' | '.join(_cell(of[name, j]) for j in columns)} |")
-    return "\n".join(lines)
+    return crossed(rows, "scorer", "states_of", _cell, "states of iteration {}".format)
 
 
 def _cell(row: dict) -> str:

@@ -24,9 +24,11 @@ import pyarrow.parquet as pq
 import yaml
 
 from agentprm_core.errors import DataError
-from agentprm_core.evaluate import OUTCOMES, paired_test, summary, wins
+from agentprm_core.evaluate import paired_test, pooled, pooled_wins
+from tasks.report.text import markdown
 
 CONTROL = "_by_untrained_likelihood"
+_SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
 
 
 def row_of(name: str, folder: Path, split: str | None) -> dict:
@@ -50,7 +52,7 @@ def row_of(name: str, folder: Path, split: str | None) -> dict:
         "seed": params["seed"],
         "games": len(_won(first, ways[0])),
         "decoding": ways,
-        "policies": {iteration: _figures(table) for iteration, table in outcomes.items()},
+        "policies": {i: {row["decoding"]: row for row in pooled(table)} for i, table in outcomes.items()},
         "gain": asdict(paired_test(_won(first, ways[0]), _won(last, ways[0]))),
         "adds": {
             way: asdict(paired_test(_won(first, f"{way}{CONTROL}"), _won(first, way))) for way in searches
@@ -66,14 +68,7 @@ def _of(outcomes: pa.Table, split: str | None) -> pa.Table:
 
 
 def _won(outcomes: pa.Table, way: str) -> dict[str, bool]:
-    played = outcomes.filter(pc.field("decoding") == way)
-    splits = dict.fromkeys(played["split"].to_pylist())
-    return {f"{split}/{game}": won for split in splits for game, won in wins(played, split=split).items()}
-
-
-def _figures(outcomes: pa.Table) -> dict[str, dict]:
-    pooled = pa.table({**{name: outcomes[name] for name in OUTCOMES.names}, "split": ["all"] * len(outcomes)})
-    return {row["decoding"]: row for row in summary(pooled)}
+    return pooled_wins(outcomes.filter(pc.field("decoding") == way))
 
 
 def table(rows: Sequence[Mapping]) -> str:
@@ -81,7 +76,7 @@ def table(rows: Sequence[Mapping]) -> str:
     policies = sorted({iteration for row in rows for iteration in row["policies"]})
     head = ["campaign", "seed", "games", *(f"π{_SUBSCRIPTS[i]}" for i in policies), "gain, points", "searches of π₀"]
     head += ["PRM 1 adds, points"]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    body = []
     for row in rows:
         way = row["decoding"][0]
         cells = [row["name"], str(row["seed"]), str(row["games"])]
@@ -90,11 +85,8 @@ def table(rows: Sequence[Mapping]) -> str:
         first = row["policies"][min(row["policies"])]
         cells += [_points(row["gain"]), ", ".join(f"{w} {first[w]['success']:.1%}" for w in searches)]
         cells += ["; ".join(f"{w} {_points(test)}" for w, test in row["adds"].items())]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines).replace("%", " %")
-
-
-_SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
+        body.append(cells)
+    return "\n".join(markdown(head, body)).replace("%", " %")
 
 
 def _share(figures: Mapping) -> str:

@@ -32,26 +32,26 @@ from agentprm_core.evaluate import paired_test, wilson
 from agentprm_core.methods.base import Given
 from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, train_on_labels
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.prm.model import new_prm
+from agentprm_core.prm.model import likelihood_alone
 from agentprm_core.prm.placebo import permuted
-from agentprm_core.prm.ranking import ranked
+from agentprm_core.prm.ranking import in_short, ranked
 from agentprm_core.prm.rows import Labelled
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import Search, play_games
 from agentprm_core.types import GAMES, Game
 from benchmarks.campaigns import given_of, params_of
-from benchmarks.placebo_prm import CRITICS, SHARED
+from benchmarks.placebo_prm import critic_of
+from benchmarks.tables import crossed
 
 ALL, SHARE, PERMUTED = "PRM of all", "PRM of a share of all", "placebo of all"
 LIKELIHOOD, CONSTANT = "untrained likelihood", "constant"
-WEIGHT = 1.0
-"""κ of the untrained likelihood, which is the whole score: any weight above 0 orders alike."""
 
 
-def trained(given: Given, params: Mapping, sides: tuple[list[Labelled], list[Labelled]], of: Mapping[str, str]) -> dict:
+def trained(
+    given: Given, config: CriticConfig, sides: tuple[list[Labelled], list[Labelled]], of: Mapping[str, str]
+) -> dict[str, Checkpoint]:
     """{name: PRM} of each world, of all worlds, of a share of all, and the placebo. ``of``: {game: world}."""
-    critic, (train, held_out) = params["critic"], sides
-    config = CriticConfig(**{name: critic[name] for name in SHARED}, init_from="policy")
+    train, held_out = sides
     worlds = sorted(set(of.values()))
     parts = {world: [item for item in train if of[item.episode.game_id] == world] for world in worlds}
     mean = sum(map(len, parts.values())) // len(parts)
@@ -68,7 +68,7 @@ def trained(given: Given, params: Mapping, sides: tuple[list[Labelled], list[Lab
 
 def rankings(prms: Mapping[str, Checkpoint], held_out: Sequence[Labelled], of: Mapping[str, str], given: Given) -> list:
     """A row for each scorer and world: :func:`agentprm_core.prm.ranking.ranked`'s figures on its held-out states."""
-    untrained = replace(given.trainee, model=new_prm(given.trainee.model, likelihood=WEIGHT))
+    untrained = replace(given.trainee, model=likelihood_alone(given.trainee.model))
     rows = []
     for name, prm in {**prms, LIKELIHOOD: untrained}.items():
         for world in sorted(set(of.values())):
@@ -104,16 +104,15 @@ def successes(
 def run(args: argparse.Namespace) -> dict:
     """Train, measure and play what the command line says; returns the JSON object."""
     params = params_of(args.campaign)
-    if params["critic"]["name"] not in CRITICS:
-        raise DataError(f"critic.name: {params['critic']['name']!r} is not one of {', '.join(CRITICS)}")
+    config = critic_of(args.campaign, params)
     torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as scratch:
         given = given_of(args.campaign, params, 1, Path(scratch))
         of = {game.id: game.world for game in games_from_table(read_table(given.folders.games, GAMES))}
         if len(set(of.values())) < 2:
             raise DataError(f"{args.campaign}: its games are of one world ({set(of.values())}): PROFILE=all_worlds")
-        sides = labelled_sides(given, gamma=params["critic"]["gamma"], outcome=params["critic"]["outcome"])
-        prms = trained(given, params, sides, of)
+        sides = labelled_sides(given, gamma=config.gamma, outcome=params["critic"]["outcome"])
+        prms = trained(given, config, sides, of)
         found = {"ranking": rankings(prms, sides[1], of, given)}
         games: dict[str, list[Game]] = {world: [] for world in sorted(set(of.values()))}
         for split in args.split.split(","):
@@ -122,26 +121,8 @@ def run(args: argparse.Namespace) -> dict:
                 games[game.world].append(game)
         games = {world: there[: args.limit] for world, there in games.items()}
         search = Search(decoding(args.search), given.play, args.temperature, args.prior)
-        found["success"] = successes(given.trainee, prms, games, search, args.seed) if args.search != "none" else []
+        found["success"] = successes(given.trainee, prms, games, search, args.seed)
     return found
-
-
-def table(rows: Sequence[Mapping], cell) -> str:
-    """Markdown: a row a scorer, a column a world."""
-    worlds = list(dict.fromkeys(row["world"] for row in rows))
-    lines = [f"| scorer | {' | '.join(worlds)} |", f"|---|{'---|' * len(worlds)}"]
-    for name in dict.fromkeys(row["scorer"] for row in rows):
-        of = {row["world"]: row for row in rows if row["scorer"] == name}
-        lines.append(f"| {name} | {' | '.join(cell(of[world]) for world in worlds)} |")
-    return "\n".join(lines)
-
-
-def _ordered(row: Mapping) -> str:
-    of = row["ranking"]
-    if of["accuracy"] is None:
-        return "no pairs"
-    share, low, high = (100 * of[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
-    return f"{share:.0f} % [{low:.0f}, {high:.0f}] of {of['pairs']}"
 
 
 def _won(row: Mapping) -> str:
@@ -169,7 +150,8 @@ def main() -> None:
     except (DataError, FileNotFoundError) as error:
         sys.exit(f"transfer: {error}")
     if not args.json:
-        print(table(found["ranking"], _ordered), table(found["success"], _won), sep="\n\n")
+        ranking = crossed(found["ranking"], "scorer", "world", lambda row: in_short(row["ranking"]))
+        print(ranking, crossed(found["success"], "scorer", "world", _won), sep="\n\n")
     print(json.dumps(found))
 
 

@@ -39,6 +39,7 @@ from agentprm_core.search.playing import Search, play_games
 from agentprm_core.types import EPISODES, GAMES, Episode
 from agentprm_core.worlds import world_spec
 from benchmarks.campaigns import given_of, params_of
+from tasks.report.text import markdown
 
 PLACEBO, RFT, DEMONSTRATIONS, FIRST = "placebo", "rft", "demonstrations", "π₀"
 ARMS = (PRM, "trained_likelihood", LIKELIHOOD, "constant", "random", RFT, DEMONSTRATIONS)
@@ -133,7 +134,8 @@ def _row(arm: str, won: Mapping[str, bool], imitated: int, searched: float | Non
 
 def table(rows: Sequence[Mapping]) -> str:
     """Markdown: a row an arm."""
-    lines = ["| what chose | won to imitate | imitated | success | v. PRM, points | p | p Holm |", f"|{'---|' * 7}"]
+    head = ("what chose", "won to imitate", "imitated", "success", "v. PRM, points", "p", "p Holm")
+    body = []
     for row in rows:
         won = "" if row["won_to_imitate"] is None else f"{row['won_to_imitate']:.1%}"
         cells = [row["arm"], won, str(row["imitated"])]
@@ -141,8 +143,8 @@ def table(rows: Sequence[Mapping]) -> str:
         test = row["v_prm"]
         points = test and f"{100 * test['difference']:+.1f} [{100 * test['ci_low']:+.1f}, {100 * test['ci_high']:+.1f}]"
         cells += [points, f"{test['p_value']:.2g}", f"{test['p_holm']:.2g}"] if test else ["", "", ""]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines).replace("%", " %")
+        body.append(cells)
+    return "\n".join(markdown(head, body)).replace("%", " %")
 
 
 def main() -> None:

@@ -62,6 +62,12 @@ def reads_likelihood(policy: PreTrainedModel) -> bool:
     return not hasattr(policy, "peft_config") and bool(policy.config.tie_word_embeddings)
 
 
+def likelihood_alone(policy: PreTrainedModel) -> PreTrainedModel:
+    """The control that learnt nothing: a PRM whose score is the policy's own likelihood. Its head is zero, so any κ > 0
+    orders actions alike. Raises DataError where the policy has none to read (:func:`reads_likelihood`)."""
+    return new_prm(policy, likelihood=1.0)
+
+
 def likelihood_weight(prm: torch.nn.Module) -> float:
     """κ of a PRM, wrapped for several processes or not."""
     return float(getattr(getattr(prm, "module", prm).config, "likelihood", 0.0))

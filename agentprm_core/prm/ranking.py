@@ -15,7 +15,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from agentprm_core.policy.prompt import Renderer
-from agentprm_core.prm.model import new_prm, reads_likelihood
+from agentprm_core.prm.model import likelihood_alone, reads_likelihood
 from agentprm_core.prm.rows import Labelled
 from agentprm_core.prm.score import score_actions
 
@@ -53,8 +53,7 @@ def ranked_by_likelihood(
     actions. None of a policy whose likelihood is not read so (:func:`agentprm_core.prm.model.reads_likelihood`)."""
     if not reads_likelihood(policy):
         return None
-    untrained = new_prm(policy, likelihood=1.0)  # its head is zero: any weight above 0 orders alike
-    return ranked(untrained, renderer, held_out, batch_tokens=batch_tokens, seed=seed)["ranking"]
+    return ranked(likelihood_alone(policy), renderer, held_out, batch_tokens=batch_tokens, seed=seed)["ranking"]
 
 
 def in_short(ranking: Mapping) -> str:

@@ -5,8 +5,12 @@ one="compute.threads=1"
 sh experiments/run arithmetic-full arithmetic $one &&
   python -m benchmarks.side_by_side arithmetic=. --out data/climb.png &&
   python -m benchmarks.ranking_matrix --campaign .
+for rate in 1.5e-4 5e-5; do # read data/metrics/stages/prm-1.json
+  sh experiments/run "arithmetic-$rate" arithmetic $one "critic.learning_rate=$rate" -- prm@1
+done
 few="demos.games=8000 sft.epochs=5 critic.batch_tokens=2048"
 sh experiments/run babyai-1x16 babyai $one $few -- evaluate@0 evaluate@1 && python -m benchmarks.side_by_side babyai=.
 sh experiments/run babyai-4x4 babyai $one $few method.search=beam_4x4 -- evaluate@0 evaluate@1 &&
   python -m benchmarks.side_by_side babyai=.
+sh experiments/run babyai-1.5e-4 babyai $one $few critic.learning_rate=1.5e-4 -- prm@1
 sh experiments/run textcraft-first textcraft $one model.context=512 -- collect@1
