@@ -132,7 +132,8 @@ def team(fresh: Path, env: dict[str, str]) -> Iterator[tuple[Path, psutil.Proces
     subprocess.run([sys.executable, "-m", "flows.provision"], cwd=ROOT, check=True, env=env, capture_output=True)
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "agentprm-cpu", "--limit", "1"]
     log = hosts / "worker.log"
-    worker = launched(command, env | {"AGENTPRM_CHECKOUT": str(hosts / "works")}, log)
+    as_deployed = {"AGENTPRM_CHECKOUT": str(hosts / "works"), "PREFECT_WORKER_QUERY_SECONDS": "1"}  # deploy/worker.sh
+    worker = launched(command, env | as_deployed, log)
     try:
         wait_for(lambda: "started" in log.read_text(), "the worker", log.read_text)
         yield hosts / "asks", psutil.Process(worker.pid), env

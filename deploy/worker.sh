@@ -9,4 +9,5 @@ git pull --quiet --ff-only
 dvc remote add --quiet --force --local --default store "$DVC_REMOTE"
 PYTHONPATH=$AGENTPRM_CHECKOUT${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONPATH
+export PREFECT_WORKER_QUERY_SECONDS="${PREFECT_WORKER_QUERY_SECONDS:-1}"  # between two looks for a stage to run
 exec prefect worker start --pool "$1" --limit "${2:-1}" --with-healthcheck

@@ -25,7 +25,7 @@ from flows.graph import GraphStage
 from flows.snapshot import Snapshot, SnapshotError
 from flows.worker_stage import ENTRY, handed_back
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.25
 """Between two looks at a run that is elsewhere."""
 TAKEOVERS = 5
 """How often a stage is started again because its worker was lost or it hung."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dvc.repo import Repo
+from flows.remote import Remote
 
 SECONDS = 1.0
 """Between two looks for something new."""
@@ -122,18 +122,9 @@ class Mirror:
         return dict(sorted(found.items(), key=lambda item: _last_whole(item[0])))
 
 
-def mirror(root: Path, campaign: str, stage: str, scratch: Path) -> Mirror:
-    """Of ``stage``, at the default DVC remote of the project at ``root``, beside its data.
-
-    Raises dvc.config.NoRemoteError where there is none.
-    """
-    with Repo(str(root)) as repo:
-        odb = repo.cloud.get_remote_odb()
-        base = odb.path
-        fs = odb.fs
-    for part in ("md5", "files"):  # the folder that the remote was given as
-        base = fs.parent(base) if fs.name(base) == part else base
-    return Mirror(scratch, fs, fs.join(base, "campaigns", campaign, stage))
+def mirror(store: Remote, campaign: str, stage: str, scratch: Path) -> Mirror:
+    """Of ``stage``, in ``store``, beside its data."""
+    return Mirror(scratch, store.fs, store.fs.join(store.path, "campaigns", campaign, stage))
 
 
 def _last_whole(name: str) -> tuple[bool, str]:

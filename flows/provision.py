@@ -26,12 +26,21 @@ GPU_POOL = "agentprm-gpu"
 CAMPAIGN_POOL = "agentprm-campaigns"
 
 
-def _provide_pool(client: SyncPrefectClient, name: str, description: str, limit: int | None, *, anew: bool) -> None:
+def _job_template() -> dict:
+    """Prefect's own for processes, with a command that no run can change. A worker then starts the engine itself; else
+    it first starts a process that looks for dependencies to install, which takes a second."""
     template = ProcessWorker.get_default_base_job_template()
+    template["job_configuration"]["command"] = "python -m prefect.engine"
+    del template["variables"]["properties"]["command"]
+    return template
+
+
+def _provide_pool(client: SyncPrefectClient, name: str, description: str, limit: int | None, *, anew: bool) -> None:
+    template = _job_template()
     with suppress(ObjectAlreadyExists):
         client.create_work_pool(WorkPoolCreate(name=name, type="process", base_job_template=template))
         anew = True
-    update = WorkPoolUpdate(description=description)
+    update = WorkPoolUpdate(description=description, base_job_template=template)
     client.update_work_pool(name, update.model_copy(update={"concurrency_limit": limit}) if anew else update)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from dvc.config import Config
 from dvc.repo import Repo
 
 from agentprm_core.datasets import atomic_write
@@ -143,7 +144,7 @@ def join_data(checkout: Path, root: Path) -> None:
         cache = {"dir": repo.cache.local_cache_dir, **({"type": t} if (t := repo.config["cache"].get("type")) else {})}
     local = root / ".dvc" / "config.local"
     local.parent.mkdir(exist_ok=True)
-    with Repo(str(root)) as repo, repo.config.edit("local") as edited:
+    with Config(str(root / ".dvc"), validate=False).edit("local") as edited:
         config: Any = edited
         config["cache"] = cache
         config["remote"] = {name: {key: value for key, value in remote.items()} for name, remote in remotes.items()}

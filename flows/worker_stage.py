@@ -8,6 +8,7 @@ remote while the stage runs, so another worker can go on from them.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import time
@@ -18,10 +19,10 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.logging import get_run_logger
 
 from flows import gpus, snapshot
-from flows import remote as dvc_remote
 from flows.dvc_join import HOURS, StageRun, reproduce, work_seconds
 from flows.graph import GraphStage, read_graph
 from flows.mirror import mirror
+from flows.remote import Remote
 from flows.snapshot import LOCK, SnapshotError
 from tasks.frame.layout import SCRATCH
 
@@ -46,16 +47,17 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
         snapshot.worktree(checkout, root, commit)
         same_packages(root)
         with contextlib.chdir(root), _tracked_in(checkout, campaign):
-            ready = _pull(root, stage)
-            portions = mirror(root, campaign, stage, root / SCRATCH / stage)
+            ready, store = _stage(root, stage), Remote(root)
+            store.pull(stage, ready.needs)
+            portions = mirror(store, campaign, stage, root / SCRATCH / stage)
             if brought := portions.fetch():
                 log.info(f"{brought} files of a run before are here to go on from")
             pulled = time.monotonic()
             with gpus.taken(ready, root), portions.watching(log.warning):
-                said = reproduce(ready.name, log.info, hours, "--pull", "--allow-missing", lock=lock)
+                said = reproduce(ready.name, log.info, hours, "--allow-missing", lock=lock)
             ended = time.monotonic()
             entry = snapshot.read_entry(root / LOCK, stage)
-            dvc_remote.push(root, stage)
+            store.push(stage)
             portions.clear()
             fresh = any("didn't change, skipping" in line for line in said)
             worked = None if fresh else work_seconds(stage, started)
@@ -64,6 +66,7 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
         run["status_seconds"] = pulled - begun + time.monotonic() - ended
         create_markdown_artifact(key=ENTRY, markdown=json.dumps({"entry": entry, "run": run}))
         snapshot.remove(checkout, root)
+    gc.freeze()  # else the interpreter looks through every module before it ends, and the worker waits
 
 
 def handed_back(markdown: str) -> tuple[dict, StageRun]:
@@ -107,13 +110,12 @@ def same_packages(root: Path) -> None:
         )
 
 
-def _pull(root: Path, stage: str) -> GraphStage:
-    """Bring what the stage needs, from the remote. Returns the stage."""
-    ready = next((s for s in read_graph(root) if s.name == stage), None)
-    if ready is None:
-        raise SnapshotError(f"stage {stage}: dvc.yaml of the snapshot has none of that name")
-    dvc_remote.pull(root, stage, ready.needs)
-    return ready
+def _stage(root: Path, name: str) -> GraphStage:
+    """Of the snapshot's graph. Raises SnapshotError where it has none of that name."""
+    stage = next((s for s in read_graph(root) if s.name == name), None)
+    if stage is None:
+        raise SnapshotError(f"stage {name}: dvc.yaml of the snapshot has none of that name")
+    return stage
 
 
 @contextlib.contextmanager

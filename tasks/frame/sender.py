@@ -11,6 +11,7 @@ server will never take is written to ``.scratch/spool/refused.jsonl`` with the r
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -237,7 +238,9 @@ def _has_ended(path: Path) -> bool:
 def main() -> None:
     for ends in (signal.SIGINT, signal.SIGTERM):  # it ends after the stage, which gets them too
         signal.signal(ends, signal.SIG_IGN)
-    sys.exit(follow(Path(sys.argv[1])))
+    status = follow(Path(sys.argv[1]))
+    gc.freeze()  # the stage waits for the end of this process, and would wait while it looks through every module
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-from dvc.config import NoRemoteError
 from dvc.fs import LocalFileSystem
 from dvc.repo import Repo
 
 from flows.mirror import Mirror, mirror
+from flows.remote import Remote
+from flows.snapshot import SnapshotError
 
 
 def state(scratch: Path, step: int, whole: bool = True) -> None:
@@ -117,12 +118,12 @@ def test_a_remote_that_is_away_is_said_once_and_ends_nothing(ends, monkeypatch: 
 
 def test_it_lies_beside_the_data_of_the_default_remote(project: Path, tmp_path_factory) -> None:
     store = tmp_path_factory.mktemp("store")
-    with pytest.raises(NoRemoteError):
-        mirror(project, "one", "seed", project / ".scratch/seed")
+    with pytest.raises(SnapshotError, match="needs a DVC remote"):
+        mirror(Remote(project), "one", "seed", project / ".scratch/seed")
     with Repo(str(project)) as repo, repo.config.edit("local") as config:
         config["remote"] = {"store": {"url": str(store)}}
         config["core"] = {"remote": "store"}
     (project / ".scratch/seed").mkdir(parents=True)
     (project / ".scratch/seed/a").write_text("a")
-    mirror(project, "one", "seed", project / ".scratch/seed").copy()
+    mirror(Remote(project), "one", "seed", project / ".scratch/seed").copy()
     assert names(store) == {"campaigns/one/seed/a"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.mirror import mirror
+from flows.remote import Remote
 from flows.snapshot import SnapshotError, git
 from flows.worker_stage import run_on_worker
 from tests.flows.team import Store
@@ -59,7 +60,7 @@ def test_portions_go_there_come_back_and_go(asked, store) -> None:
     scratch = folder / ".scratch/grow@1"
     scratch.mkdir(parents=True)
     (scratch / "00000.parquet").write_bytes(b"half the work")
-    one = mirror(folder, "one", "grow@1", scratch)
+    one = mirror(Remote(folder), "one", "grow@1", scratch)
     assert one.copy() == 1
     (scratch / "00001.parquet").write_bytes(b"the other half")
     assert (one.copy(), one.copy()) == (1, 0)
@@ -67,7 +68,7 @@ def test_portions_go_there_come_back_and_go(asked, store) -> None:
         "campaigns/one/grow@1/00000.parquet": b"half the work",
         "campaigns/one/grow@1/00001.parquet": b"the other half",
     }
-    other = mirror(folder, "one", "grow@1", folder / "elsewhere")
+    other = mirror(Remote(folder), "one", "grow@1", folder / "elsewhere")
     assert other.fetch() == 2
     assert (folder / "elsewhere/00001.parquet").read_bytes() == b"the other half"
     (scratch / "00002.parquet").write_bytes(b"after the other host had looked")
