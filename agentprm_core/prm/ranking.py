@@ -10,6 +10,8 @@ beside the model, with the plays of every action parted in two halves: one half 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -33,27 +35,63 @@ def ranked(
     ``ranking`` leaves out pairs whose returns differ by :data:`MARGIN` or less; whoever follows a PRM asks this one.
     ``ranking_of_all`` has every pair. ``choosing``: what the PRM's favourite returned beyond the mean action, and what
     the one that other plays find best did."""
-    branched = [item for item in held_out if item.tried]
-    actions = [[(tried.turn, tried.action) for tried in item.tried] for item in branched]
-    scores = score_actions(prm, renderer, [item.episode for item in branched], actions, batch_tokens)
-    state = [f"{item.episode.game_id}/{item.episode.index}/{tried.turn}" for item in branched for tried in item.tried]
-    game = [item.episode.game_id for item in branched for _ in item.tried]
-    returns = np.array([tried.returns for item in branched for tried in item.tried])
-    measured = (state, returns, np.concatenate(scores) if scores else np.empty(0))
+    tried = Tried.of(held_out)
+    scores = tried.scores(prm, renderer, batch_tokens)
     margins = {"ranking": MARGIN, "ranking_of_all": 0.0}
-    how = {"seed": seed, "game_N": game}
+    how = {"seed": seed, "game_N": tried.game_N}
+    measured = (tried.state_N, tried.return_NR, scores)
     figures = {name: ranking_accuracy(*measured, **how, margin=margin) for name, margin in margins.items()}
     return figures | {"choosing": choice_gain(*measured, **how)}
 
 
-def ranked_by_likelihood(
-    policy: PreTrainedModel, renderer: Renderer, held_out: Sequence[Labelled], *, batch_tokens: int, seed: int
-) -> dict | None:
-    """The control that learnt nothing: ``ranking`` of :func:`ranked` where the policy's own log-likelihood orders the
-    actions. None of a policy whose likelihood is not read so (:func:`agentprm_core.prm.model.reads_likelihood`)."""
+def against_likelihood(
+    prm: PreTrainedModel,
+    policy: PreTrainedModel,
+    renderer: Renderer,
+    held_out: Sequence[Labelled],
+    *,
+    batch_tokens: int,
+    seed: int,
+) -> dict:
+    """The control that learnt nothing: the policy's own log-likelihood orders the same actions.
+
+    ``ranking_by_likelihood`` is :func:`ranked`'s ``ranking`` of it, ``ranking_over_likelihood`` what the PRM has beyond
+    it (:func:`ranking_difference`). Empty for a policy whose likelihood is not read so
+    (:func:`agentprm_core.prm.model.reads_likelihood`)."""
     if not reads_likelihood(policy):
-        return None
-    return ranked(likelihood_alone(policy), renderer, held_out, batch_tokens=batch_tokens, seed=seed)["ranking"]
+        return {}
+    tried = Tried.of(held_out)
+    ours, control = (tried.scores(model, renderer, batch_tokens) for model in (prm, likelihood_alone(policy)))
+    how = {"seed": seed, "margin": MARGIN, "game_N": tried.game_N}
+    return {
+        "ranking_by_likelihood": ranking_accuracy(tried.state_N, tried.return_NR, control, **how),
+        "ranking_over_likelihood": ranking_difference(tried.state_N, tried.return_NR, ours, control, **how),
+    }
+
+
+@dataclass(frozen=True)
+class Tried:
+    """N actions that were tried at held-out states, R plays of each."""
+
+    items: tuple[Labelled, ...]
+    state_N: list[str]
+    game_N: list[str]
+    return_NR: np.ndarray
+
+    @classmethod
+    def of(cls, held_out: Sequence[Labelled]) -> Self:
+        """Those of ``held_out``, in their order."""
+        items = tuple(item for item in held_out if item.tried)
+        of_N = [(item.episode, tried) for item in items for tried in item.tried]
+        states = [f"{episode.game_id}/{episode.index}/{tried.turn}" for episode, tried in of_N]
+        games = [episode.game_id for episode, _ in of_N]
+        return cls(items, states, games, np.array([tried.returns for _, tried in of_N]))
+
+    def scores(self, prm: PreTrainedModel, renderer: Renderer, batch_tokens: int) -> np.ndarray:
+        """[N], under ``prm``."""
+        actions = [[(tried.turn, tried.action) for tried in item.tried] for item in self.items]
+        scores = score_actions(prm, renderer, [item.episode for item in self.items], actions, batch_tokens)
+        return np.concatenate(scores) if scores else np.empty(0)
 
 
 def in_short(ranking: Mapping) -> str:
@@ -64,10 +102,18 @@ def in_short(ranking: Mapping) -> str:
     return f"{share:.0f} % [{low:.0f}, {high:.0f}] of {ranking['pairs']} pairs"
 
 
-def against_likelihood(ranking: Mapping, by_likelihood: Mapping | None) -> str:
-    """How a PRM ranks, and the policy's likelihood beside it, as a line of a log."""
-    said = f"it orders {in_short(ranking)}"
-    return said if by_likelihood is None else f"{said}; the policy's own likelihood {in_short(by_likelihood)}"
+def in_words(figures: Mapping) -> str:
+    """How a PRM ranks, and where it is known the policy's likelihood beside it, as a line of a log."""
+    said = f"it orders {in_short(figures['ranking'])}"
+    if not figures.get("ranking_by_likelihood"):
+        return said
+    said += f"; the policy's own likelihood {in_short(figures['ranking_by_likelihood'])}"
+    over = figures["ranking_over_likelihood"]
+    if over["difference"] is None:
+        return said
+    points = [100 * over[name] for name in ("difference", "difference_low", "difference_high")]
+    verdict = "it ranks better" if points[1] > 0 else "it ranks worse" if points[2] < 0 else "no difference that shows"
+    return said + f"; on the same pairs {points[0]:+.1f} points [{points[1]:+.1f}, {points[2]:+.1f}]: {verdict}"
 
 
 def ranking_accuracy(
@@ -114,6 +160,32 @@ def ranking_accuracy(
     figures |= {"half_pairs": float(half_S3[:, 2].sum())}
     figures |= _shares({"half_accuracy": half_S3[:, 0], "ceiling": half_S3[:, 1]}, half_S3[:, 2], game_S, seed)
     return figures | {"better_than_chance": better_than_chance(figures)}
+
+
+def ranking_difference(
+    state_N: Sequence,
+    return_NR: np.ndarray,
+    score_N: np.ndarray,
+    other_N: np.ndarray,
+    *,
+    seed: int,
+    margin: float = 0.0,
+    game_N: Sequence | None = None,
+) -> dict:
+    """By how much more pairs ``score_N`` orders right than ``other_N``, over the same pairs. Other arguments as above.
+
+    Returns:
+        ``pairs``; ``difference`` of the two accuracies, in [−1, 1], with its 95 % bootstrap interval over games
+        (``difference_low``, ``difference_high``), None without a pair. The bootstrap draws both together: the two
+        accuracies rise and fall with the same games, so their own intervals say less than this one.
+    """
+    sides = []
+    for score in (score_N, other_N):
+        states, game_S = _by_state(state_N, return_NR, score, game_N)
+        sides.append(np.array([_in_order(_mean(of), one, margin) for of, one in states], np.float64).reshape(-1, 2))
+    (ours_S2, other_S2), of_S = sides, sides[0][:, 1]
+    difference = _shares({"difference": ours_S2[:, 0] - other_S2[:, 0]}, of_S, game_S, seed)
+    return {"pairs": int(of_S.sum())} | difference
 
 
 def choice_gain(

@@ -133,17 +133,19 @@ def searches(rows: Sequence[Mapping]) -> dict:
 
 def rankings(prms: Mapping[int, Mapping]) -> dict:
     """A row a PRM; figures that its critic does not have are empty."""
-    head = ("PRM", "ranking", "low", "high", "pairs", "by likelihood", "half the plays", "ceiling", "gain of choosing",
-            "low", "high", "headroom", "AUC", "calibration error", "turns")  # fmt: skip
+    head = ("PRM", "ranking", "low", "high", "pairs", "by likelihood", "v. likelihood", "low", "high",
+            "half the plays", "ceiling", "gain of choosing", "low", "high", "headroom", "AUC",
+            "calibration error", "turns")  # fmt: skip
     body = []
     for number, figures in prms.items():
         ranking, choosing = figures.get("ranking") or {}, figures.get("choosing") or {}
-        valid = figures.get("validation") or {}
+        valid, over = figures.get("validation") or {}, figures.get("ranking_over_likelihood") or {}
         body.append([
             number,
             *(_rounded(ranking.get(name), 3) for name in ("accuracy", "accuracy_low", "accuracy_high")),
             ranking.get("pairs"),
             _rounded((figures.get("ranking_by_likelihood") or {}).get("accuracy"), 3),
+            *(_rounded(over.get(name), 3) for name in ("difference", "difference_low", "difference_high")),
             *(_rounded(ranking.get(name), 3) for name in ("half_accuracy", "ceiling")),
             *(_rounded(choosing.get(name), 3) for name in ("gain", "gain_low", "gain_high", "headroom")),
             *(_rounded(valid.get(name), 3) for name in ("auc", "ece")),

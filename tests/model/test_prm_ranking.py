@@ -4,8 +4,10 @@ from math import comb
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agentprm_core.prm.ranking import choice_gain, ranking_accuracy
+from agentprm_core.prm.ranking import choice_gain, in_words, ranking_accuracy, ranking_difference
 
 
 def test_by_hand():
@@ -147,3 +149,59 @@ def test_halves_by_hand():
     assert figures["ceiling"] == pytest.approx(0.5 / 3)
     # chosen by the second, as the first returned: tie at a 0, at b -0.5; by the first, as the second: 0 and -0.5
     assert choice_gain(state, won, score, seed=0)["headroom"] == pytest.approx(-0.25)
+
+
+def pair_by_pair(state_N, return_NR, score_N, other_N, margin):
+    """(right by the one less right by the other, pairs) for each game of one state, slowly."""
+    found = []
+    for state in dict.fromkeys(state_N):
+        of = [n for n, name in enumerate(state_N) if name == state]
+        for a in of:
+            for b in of:
+                if return_NR[a].mean() - return_NR[b].mean() > margin:
+                    one, two = (1.0 if s[a] > s[b] else 0.5 if s[a] == s[b] else 0.0 for s in (score_N, other_N))
+                    found.append(one - two)
+    return sum(found) / len(found), len(found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_difference_of_two_scorers_is_that_over_the_same_pairs(seed):
+    rng = np.random.default_rng(seed)
+    state = [f"s{n}" for n in rng.integers(0, 12, 40)]
+    returns, ours, other = rng.integers(0, 2, (40, 4)) * 1.0, rng.integers(0, 3, 40) * 1.0, rng.normal(size=40)
+    found = ranking_difference(state, returns, ours, other, seed=1, margin=0.2)
+    difference, pairs = pair_by_pair(state, returns, ours, other, 0.2)
+    assert found["pairs"] == pairs and found["difference"] == pytest.approx(difference)
+    alone = [ranking_accuracy(state, returns, s, seed=1, margin=0.2)["accuracy"] for s in (ours, other)]
+    assert found["difference"] == pytest.approx(alone[0] - alone[1])
+    assert found["difference_low"] <= found["difference"] <= found["difference_high"]
+
+
+def test_a_difference_shows_where_two_intervals_overlap():
+    """Two scorers that differ in a tenth of the pairs alone: their own intervals overlap, that of the difference has no
+    zero in it."""
+    rng = np.random.default_rng(3)
+    state, returns = np.repeat(np.arange(150), 2), np.tile([[1.0], [0.0]], (150, 1))
+    right = rng.random(150) < 0.6
+    better = right | (rng.random(150) < 0.2)
+    ours, other = (np.stack([of, 1 - of], 1).ravel() for of in (better * 1.0, right * 1.0))
+    apart = [ranking_accuracy(state, returns, s, seed=1) for s in (ours, other)]
+    assert apart[0]["accuracy_low"] < apart[1]["accuracy_high"]
+    found = ranking_difference(state, returns, ours, other, seed=1)
+    assert found["difference_low"] > 0 and found["difference"] == pytest.approx(better.mean() - right.mean())
+    same = ranking_difference(state, returns, ours, ours, seed=1)
+    assert (same["difference"], same["difference_low"], same["difference_high"]) == (0, 0, 0)
+
+
+def test_without_a_pair_there_is_no_difference_and_the_line_says_what_there_is():
+    nothing = ranking_difference(["a"], np.ones((1, 3)), np.ones(1), np.ones(1), seed=1)
+    assert nothing == {"pairs": 0, "difference": None, "difference_low": None, "difference_high": None}
+    one = {"accuracy": 0.72, "accuracy_low": 0.63, "accuracy_high": 0.81, "pairs": 119}
+    assert in_words({"ranking": one}) == "it orders 72 % [63, 81] of 119 pairs"
+    over = {"pairs": 119, "difference": -0.092, "difference_low": -0.177, "difference_high": -0.008}
+    told = {"ranking": one, "ranking_by_likelihood": one | {"accuracy": 0.82}, "ranking_over_likelihood": over}
+    assert in_words(told).endswith("on the same pairs -9.2 points [-17.7, -0.8]: it ranks worse")
+    assert in_words(told | {"ranking_over_likelihood": over | {"difference_high": 0.01}}).endswith(
+        ": no difference that shows"
+    )
