@@ -12,7 +12,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import Between
 from agentprm_core.worlds.webshop.catalogue import INSTRUCTIONS, PRODUCTS, ROOT, catalogue, read_products
-from agentprm_core.worlds.webshop.games import KINDS, SPLITS, generate_games, load_games
+from agentprm_core.worlds.webshop.games import CATALOGUE, KINDS, SPLITS, generate_games, load_games
 from agentprm_core.worlds.webshop.generate import COUNT, generate_products
 from agentprm_core.worlds.webshop.goals import NO_LIMIT, make_goals
 
@@ -123,6 +123,18 @@ def test_generated_games_are_sorted_small_and_what_the_gate_expects() -> None:
     expected = spec.attributes["constraints"]
     assert isinstance(expected, Between)
     assert all(expected.low <= game.attributes["constraints"] <= expected.high for game in games)
+
+
+def test_many_games_are_of_several_catalogues_and_few_of_the_first() -> None:
+    few, many = generate_games(400, 1, "train"), generate_games(12_000, 1, "train")
+    assert {game.attributes["catalogue"] for game in few} == {CATALOGUE}
+    assert {game.attributes["catalogue"] for game in many} == {f"generated-{n}" for n in range(3)}
+    assert len({game.id for game in many}) == 12_000
+    bought = {game.attributes["product"] for game in many}
+    assert not bought & {game.attributes["product"] for game in generate_games(1000, 1, "unseen")}
+    world = world_spec("webshop").make()
+    for game in many[:: len(many) // 5]:
+        assert world.reset(game).text
 
 
 def test_more_games_than_there_are_and_an_unknown_split_say_so() -> None:

@@ -23,7 +23,9 @@ SPLITS = ("train", "seen", "unseen")
 KINDS = ("no option", "one option", "two options", "three options")
 """By the number of options that the goal names: each is a click more, and an option to read off the page."""
 CATALOGUE = f"{GENERATED}-0"
-"""The catalogue of generated games; ``WEBSHOP_DATA`` is not needed for it."""
+"""The catalogue of the first generated games; ``WEBSHOP_DATA`` is not needed for it."""
+SHOPS = 12
+"""Catalogues that goals are drawn from, each with some 4,000 of ``train``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,23 @@ class Task:
 
 
 def generate_games(count: int, seed: int, split: str) -> list[Game]:
-    """``count`` games of the generated catalogue, sorted by id. ``seed`` decides which goals of the split.
+    """``count`` games of generated catalogues, sorted by id. ``seed`` decides which goals of the split.
 
-    Raises DataError: an unknown split, or more games than the split has goals.
+    Goals are drawn from no more catalogues than have as many: from the first alone, as long as that has enough.
+
+    Raises DataError: an unknown split, or more games than the split has goals in :data:`SHOPS` catalogues.
     """
     _known(split)
-    of_split = [(n, goal) for n, goal in enumerate(_goals(CATALOGUE)) if split_of(goal) == split]
+    of_split: list[tuple[str, int, Goal]] = []
+    for name in (f"{GENERATED}-{shop}" for shop in range(SHOPS)):
+        of_split += [(name, n, goal) for n, goal in enumerate(_goals(name)) if split_of(goal) == split]
+        if len(of_split) >= count:
+            break
     if count > len(of_split):
         raise DataError(f"webshop: {count} games of split {split!r}, there are {len(of_split)}; lower games.{split}")
-    drawn = sorted(random.Random(f"{seed} {split}").sample(of_split, count))
-    return [make_game(goal, f"webshop/{CATALOGUE}/{number:05d}", split, CATALOGUE) for number, goal in drawn]
+    drawn = random.Random(f"{seed} {split}").sample(of_split, count)
+    games = [make_game(goal, f"webshop/{name}/{number:05d}", split, name) for name, number, goal in drawn]
+    return sorted(games, key=lambda game: game.id)
 
 
 def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
