@@ -10,7 +10,7 @@ import pytest
 
 from agentprm_core.errors import DataError
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import Between
+from agentprm_core.worlds.base import Between, OneOf
 from agentprm_core.worlds.webshop.catalogue import INSTRUCTIONS, PRODUCTS, ROOT, catalogue, read_products
 from agentprm_core.worlds.webshop.games import CATALOGUE, KINDS, SPLITS, generate_games, load_games
 from agentprm_core.worlds.webshop.generate import COUNT, generate_products
@@ -129,6 +129,8 @@ def test_many_games_are_of_several_catalogues_and_few_of_the_first() -> None:
     few, many = generate_games(400, 1, "train"), generate_games(12_000, 1, "train")
     assert {game.attributes["catalogue"] for game in few} == {CATALOGUE}
     assert {game.attributes["catalogue"] for game in many} == {f"generated-{n}" for n in range(3)}
+    expected = world_spec("webshop").attributes["catalogue"]
+    assert isinstance(expected, OneOf) and {f"generated-{n}" for n in range(3)} <= set(expected.values)
     assert len({game.id for game in many}) == 12_000
     bought = {game.attributes["product"] for game in many}
     assert not bought & {game.attributes["product"] for game in generate_games(1000, 1, "unseen")}

@@ -22,10 +22,10 @@ from agentprm_core.worlds.webshop.goals import NO_LIMIT, Goal, make_goals
 SPLITS = ("train", "seen", "unseen")
 KINDS = ("no option", "one option", "two options", "three options")
 """By the number of options that the goal names: each is a click more, and an option to read off the page."""
-CATALOGUE = f"{GENERATED}-0"
-"""The catalogue of the first generated games; ``WEBSHOP_DATA`` is not needed for it."""
-SHOPS = 12
-"""Catalogues that goals are drawn from, each with some 4,000 of ``train``."""
+CATALOGUES = tuple(f"{GENERATED}-{shop}" for shop in range(12))
+"""Catalogues of generated games, each with some 4,000 goals of ``train``. They need no ``WEBSHOP_DATA``."""
+CATALOGUE = CATALOGUES[0]
+"""That of the first games."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ def generate_games(count: int, seed: int, split: str) -> list[Game]:
 
     Goals are drawn from no more catalogues than have as many: from the first alone, as long as that has enough.
 
-    Raises DataError: an unknown split, or more games than the split has goals in :data:`SHOPS` catalogues.
+    Raises DataError: an unknown split, or more games than the split has goals in all catalogues.
     """
     _known(split)
     of_split: list[tuple[str, int, Goal]] = []
-    for name in (f"{GENERATED}-{shop}" for shop in range(SHOPS)):
+    for name in CATALOGUES:
         of_split += [(name, n, goal) for n, goal in enumerate(_goals(name)) if split_of(goal) == split]
         if len(of_split) >= count:
             break

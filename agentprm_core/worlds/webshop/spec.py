@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import Between, OneOf, World, WorldSpec
 from agentprm_core.worlds.webshop.catalogue import PUBLISHED
-from agentprm_core.worlds.webshop.games import CATALOGUE, KINDS, SPLITS, generate_games, load_games
+from agentprm_core.worlds.webshop.games import CATALOGUES, KINDS, SPLITS, generate_games, load_games
 
 _PHRASES = (
     "webshop [sep] instruction: [sep] find me",
@@ -57,7 +57,7 @@ WEBSHOP = WorldSpec(
     phrases=_PHRASES,
     attributes={
         "constraints": Between(1, 20, "attributes, options and a price limit: what a goal may ask for"),
-        "catalogue": OneOf((CATALOGUE, PUBLISHED), "the products that are searched"),
+        "catalogue": OneOf((*CATALOGUES, PUBLISHED), "the products that are searched"),
     },
     max_turns=6,
     expert_turns=10,
