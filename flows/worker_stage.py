@@ -11,7 +11,9 @@ import contextlib
 import gc
 import json
 import os
+import threading
 import time
+from importlib import import_module
 from pathlib import Path
 
 from prefect import flow
@@ -36,6 +38,7 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
 
     Raises SnapshotError where the snapshot cannot be had here, and what :func:`flows.dvc_join.reproduce` raises.
     """
+    threading.Thread(target=_import_early, daemon=True).start()
     checkout, log = Path.cwd(), get_run_logger()
     begun, started = time.monotonic(), time.time()
     _require(checkout, campaign, commit, remote)
@@ -67,6 +70,14 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
         create_markdown_artifact(key=ENTRY, markdown=json.dumps({"entry": entry, "run": run}))
         snapshot.remove(checkout, root)
     gc.freeze()  # else the interpreter looks through every module before it ends, and the worker waits
+
+
+def _import_early() -> None:
+    """What DVC imports when it first reads the graph and reaches a bucket: half a second, in which Git lays out the
+    snapshot."""
+    for module in ("networkx", "s3fs"):
+        with contextlib.suppress(ImportError):
+            import_module(module)
 
 
 def handed_back(markdown: str) -> tuple[dict, StageRun]:
