@@ -30,20 +30,22 @@ _ITERATION_COLUMNS += ("mean_actions", "seconds")
 
 
 def publish_gates(page: str, stages: Sequence[GraphStage]) -> None:
-    """``PAGE-gates``: each expectation of the gates that guard ``stages``, as last checked on this machine."""
+    """``PAGE-gates``: each expectation of the gates that guard ``stages``, as last checked on this machine. What did
+    not pass comes first."""
     rows = [
         {
             "stage": stage.name,
-            "data": result["table"],
-            "expected": result["why"],
             "passed": "yes" if result["success"] else "a warning" if result.get("severity") == "warning" else "NO",
+            "expected": result["why"],
             "observed": result["observed"],
+            "data": result["table"],
             "rows": "; ".join(result["rows"]),
         }
         for stage in stages
         for path in _gate_results(stage)
         for result in json.loads(path.read_text())
     ]
+    rows.sort(key=lambda row: ("NO", "a warning", "yes").index(row["passed"]))
     if rows:
         create_table_artifact(key=f"{page}-gates", table=rows, description="Great Expectations' gates")
 

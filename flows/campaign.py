@@ -40,6 +40,7 @@ from flows.iteration import RETRY_DELAY_SECONDS, staged
 from flows.reach import NoServer, require_server
 from flows.ready import run_ready
 from flows.snapshot import Snapshot
+from flows.unsent import send_the_rest
 from tasks.frame import layout
 
 AT_ONCE_ELSEWHERE = 64
@@ -108,6 +109,7 @@ def _campaign(
         runs = run_ready(order, start, ended, at_once=at_once)
     finally:
         publish_gates("campaign", order)
+        send_the_rest(get_run_logger().info)
     publish_stages("campaign", runs)
     publish_iterations_table()
     publish_mlflow_link("campaign", "campaign")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from flows.graph import read_graph
+from flows.unsent import send_the_rest
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.params import load_params
@@ -15,6 +16,7 @@ from tasks.report.text import iterations_text
 
 def main() -> None:
     """Print them. Raises FileNotFoundError when ``compare`` has not run."""
+    send_the_rest(print)
     campaign = campaign_id(load_params().as_dict())
     timings = {stage.name: read_timing(stage.name, campaign) for stage in read_graph(Path.cwd())}
     print(iterations_text(json.loads(layout.ITERATIONS.read_text()), timings))
