@@ -19,6 +19,7 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+from flows.snapshot import git
 from tasks.frame.champion import CHALLENGER, CHAMPION
 from tasks.frame.tracking import MLFLOW_TRAINING
 from tests.flows import test_pipeline_smoke as smoke
@@ -38,6 +39,7 @@ class Ui:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "checkout"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(self.folder)], check=True)
+        git(self.folder, "remote", "remove", "origin")  # else campaigns push their branches into this repository
         for changed in _changed():
             shutil.copy(ROOT / changed, self.folder / changed)
         params = yaml.safe_dump(smoke.tiny_params(), sort_keys=False)
@@ -164,6 +166,7 @@ def test_what_people_see(ui: Ui, browser: Any) -> None:
     page.locator(".js-plotly-plot").first.wait_for(state="visible", timeout=60_000)
     see(page, "sft.loss", picture="mlflow-live")
     look(page, f"{ui.prefect}/runs/flow-run/{first['id']}", "Running", "sft", picture="prefect-run")
+    page.goto("about:blank")  # a page that moves takes a core
     until(lambda: ui.has_ended("first"))
     gates = ui.ask("/artifacts/latest/filter", {"artifacts": {"key": {"any_": ["campaign-gates"]}}})
     look(
