@@ -122,9 +122,9 @@ class Mirror:
         return dict(sorted(found.items(), key=lambda item: _last_whole(item[0])))
 
 
-def mirror(store: Remote, campaign: str, stage: str, scratch: Path) -> Mirror:
-    """Of ``stage``, in ``store``, beside its data."""
-    return Mirror(scratch, store.fs, store.fs.join(store.path, "campaigns", campaign, stage))
+def mirror(remote: Remote, campaign: str, stage: str, scratch: Path) -> Mirror:
+    """Of ``stage``, in ``remote``, beside its data."""
+    return Mirror(scratch, remote.fs, remote.fs.join(remote.path, "campaigns", campaign, stage))
 
 
 def _last_whole(name: str) -> tuple[bool, str]:

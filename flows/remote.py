@@ -23,10 +23,10 @@ _LONGEST = 300
 
 
 class Remote:
-    """The default DVC remote of the project at ``root``. What can share a connection does: a new one to a bucket takes
-    a fifth of a second.
+    """The default DVC remote of the project at ``root``. The run cache and the portions of :mod:`flows.mirror` share a
+    connection, since each new one to a bucket takes time.
 
-    Raises SnapshotError where there is none, or it is away.
+    Raises SnapshotError where there is none.
     """
 
     def __init__(self, root: Path) -> None:

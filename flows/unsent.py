@@ -1,4 +1,4 @@
-"""Figures that the last stage did not wait for: they are sent when the campaign ends, which else seems to go on."""
+"""Figures that are still to be sent to MLflow when a campaign ends. Without them MLflow shows it as running."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from tasks.frame.home import spool_folder
+from tasks.frame.sender import REFUSED
 
 SECONDS = 300
 """That sending may take; what is not sent by then is sent by the next stage."""
@@ -15,7 +16,7 @@ SECONDS = 300
 def send_the_rest(say: Callable[[str], object]) -> None:
     """Send to MLflow what earlier stages of this checkout left. ``say``: told what became of it, where there was
     any."""
-    if not any(path.stat().st_size for path in spool_folder().glob("*-*.jsonl")):
+    if not any(path.name != REFUSED for path in spool_folder().glob("*.jsonl")):
         return
     command = [sys.executable, "-m", "tasks.commands.flush_tracking"]
     try:

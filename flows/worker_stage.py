@@ -73,8 +73,7 @@ def run_on_worker(campaign: str, commit: str, stage: str, remote: str = "origin"
 
 
 def _import_early() -> None:
-    """What DVC imports when it first reads the graph and reaches a bucket: half a second, in which Git lays out the
-    snapshot."""
+    """What DVC imports when it first reads the graph and reaches a bucket. Meanwhile Git lays out the snapshot."""
     for module in ("networkx", "s3fs"):
         with contextlib.suppress(ImportError):
             import_module(module)

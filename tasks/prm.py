@@ -12,7 +12,7 @@ from agentprm_core.datasets import atomic_write
 from agentprm_core.methods.critics import critic_module
 from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.prm.by_turn import scores_by_turn
-from agentprm_core.prm.ranking import against_likelihood, in_words, ranked
+from agentprm_core.prm.ranking import in_words, ranked
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.worlds import world_spec
 from tasks.frame import layout
@@ -34,9 +34,8 @@ def work(stage: Stage) -> None:
     episodes, tokens = [item.episode for item in trained.held_out], stage.params.compute.pass_tokens
     scores = score_episodes(trained.model, trainee.renderer, episodes, tokens)
     figures |= {"by_turn": scores_by_turn(scores, episodes), "measured_as": trained.measured_as}
-    measured = {"batch_tokens": tokens, "seed": stage.seed}
-    figures |= ranked(trained.model, trainee.renderer, trained.held_out, **measured)
-    figures |= against_likelihood(trained.model, trainee.model, trainee.renderer, trained.held_out, **measured)
+    held_out, seed = trained.held_out, stage.seed
+    figures |= ranked(trained.model, trainee.renderer, held_out, batch_tokens=tokens, seed=seed, policy=trainee.model)
     print(f"{stage.name}: {in_words(figures)}", flush=True)
     stage.report_training(figures, curve)
     stage.wrote(layout.prm(i))

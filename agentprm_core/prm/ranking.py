@@ -10,8 +10,6 @@ beside the model, with the plays of every action parted in two halves: one half 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -28,70 +26,46 @@ _RESAMPLES = 2000
 
 
 def ranked(
-    prm: PreTrainedModel, renderer: Renderer, held_out: Sequence[Labelled], *, batch_tokens: int, seed: int
-) -> dict:
-    """A PRM's order of the actions tried at held-out states, against that of their measured returns.
-
-    ``ranking`` leaves out pairs whose returns differ by :data:`MARGIN` or less; whoever follows a PRM asks this one.
-    ``ranking_of_all`` has every pair. ``choosing``: what the PRM's favourite returned beyond the mean action, and what
-    the one that other plays find best did."""
-    tried = Tried.of(held_out)
-    scores = tried.scores(prm, renderer, batch_tokens)
-    margins = {"ranking": MARGIN, "ranking_of_all": 0.0}
-    how = {"seed": seed, "game_N": tried.game_N}
-    measured = (tried.state_N, tried.return_NR, scores)
-    figures = {name: ranking_accuracy(*measured, **how, margin=margin) for name, margin in margins.items()}
-    return figures | {"choosing": choice_gain(*measured, **how)}
-
-
-def against_likelihood(
     prm: PreTrainedModel,
-    policy: PreTrainedModel,
     renderer: Renderer,
     held_out: Sequence[Labelled],
     *,
     batch_tokens: int,
     seed: int,
+    policy: PreTrainedModel | None = None,
 ) -> dict:
-    """The control that learnt nothing: the policy's own log-likelihood orders the same actions.
+    """A PRM's order of the actions tried at held-out states, against that of their measured returns.
 
-    ``ranking_by_likelihood`` is :func:`ranked`'s ``ranking`` of it, ``ranking_over_likelihood`` what the PRM has beyond
-    it (:func:`ranking_difference`). Empty for a policy whose likelihood is not read so
-    (:func:`agentprm_core.prm.model.reads_likelihood`)."""
-    if not reads_likelihood(policy):
-        return {}
-    tried = Tried.of(held_out)
-    ours, control = (tried.scores(model, renderer, batch_tokens) for model in (prm, likelihood_alone(policy)))
-    how = {"seed": seed, "margin": MARGIN, "game_N": tried.game_N}
-    return {
-        "ranking_by_likelihood": ranking_accuracy(tried.state_N, tried.return_NR, control, **how),
-        "ranking_over_likelihood": ranking_difference(tried.state_N, tried.return_NR, ours, control, **how),
-    }
+    ``ranking`` leaves out pairs whose returns differ by :data:`MARGIN` or less; whoever follows a PRM asks this one.
+    ``ranking_of_all`` has every pair. ``choosing``: what the PRM's favourite returned beyond the mean action, and what
+    the one that other plays find best did.
 
+    With ``policy``, the control that learnt nothing: ``ranking_by_likelihood`` where its own log-likelihood orders the
+    actions, and ``ranking_over_likelihood``, what the PRM has beyond it (:func:`ranking_difference`). Both are left out
+    for a policy whose likelihood is not read so (:func:`agentprm_core.prm.model.reads_likelihood`)."""
+    branched = [item for item in held_out if item.tried]
+    actions = [[(tried.turn, tried.action) for tried in item.tried] for item in branched]
+    state = [f"{item.episode.game_id}/{item.episode.index}/{tried.turn}" for item in branched for tried in item.tried]
+    returns = np.array([tried.returns for item in branched for tried in item.tried])
+    how = {"seed": seed, "game_N": [item.episode.game_id for item in branched for _ in item.tried]}
 
-@dataclass(frozen=True)
-class Tried:
-    """N actions that were tried at held-out states, R plays of each."""
-
-    items: tuple[Labelled, ...]
-    state_N: list[str]
-    game_N: list[str]
-    return_NR: np.ndarray
-
-    @classmethod
-    def of(cls, held_out: Sequence[Labelled]) -> Self:
-        """Those of ``held_out``, in their order."""
-        items = tuple(item for item in held_out if item.tried)
-        of_N = [(item.episode, tried) for item in items for tried in item.tried]
-        states = [f"{episode.game_id}/{episode.index}/{tried.turn}" for episode, tried in of_N]
-        games = [episode.game_id for episode, _ in of_N]
-        return cls(items, states, games, np.array([tried.returns for _, tried in of_N]))
-
-    def scores(self, prm: PreTrainedModel, renderer: Renderer, batch_tokens: int) -> np.ndarray:
-        """[N], under ``prm``."""
-        actions = [[(tried.turn, tried.action) for tried in item.tried] for item in self.items]
-        scores = score_actions(prm, renderer, [item.episode for item in self.items], actions, batch_tokens)
+    def scored(model: PreTrainedModel) -> np.ndarray:
+        scores = score_actions(model, renderer, [item.episode for item in branched], actions, batch_tokens)
         return np.concatenate(scores) if scores else np.empty(0)
+
+    ours = scored(prm)
+    figures = {
+        "ranking": ranking_accuracy(state, returns, ours, margin=MARGIN, **how),
+        "ranking_of_all": ranking_accuracy(state, returns, ours, **how),
+        "choosing": choice_gain(state, returns, ours, **how),
+    }
+    if policy is None or not reads_likelihood(policy):
+        return figures
+    control = scored(likelihood_alone(policy))
+    return figures | {
+        "ranking_by_likelihood": ranking_accuracy(state, returns, control, margin=MARGIN, **how),
+        "ranking_over_likelihood": ranking_difference(state, returns, ours, control, margin=MARGIN, **how),
+    }
 
 
 def in_short(ranking: Mapping) -> str:
@@ -172,7 +146,7 @@ def ranking_difference(
     margin: float = 0.0,
     game_N: Sequence | None = None,
 ) -> dict:
-    """By how much more pairs ``score_N`` orders right than ``other_N``, over the same pairs. Other arguments as above.
+    """How many more of the same pairs ``score_N`` orders right than ``other_N``. Other arguments as above.
 
     Returns:
         ``pairs``; ``difference`` of the two accuracies, in [−1, 1], with its 95 % bootstrap interval over games

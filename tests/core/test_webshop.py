@@ -18,7 +18,7 @@ from agentprm_core.worlds.demonstrations import demonstrate
 from agentprm_core.worlds.webshop.catalogue import Catalogue
 from agentprm_core.worlds.webshop.engine import WebShopWorld
 from agentprm_core.worlds.webshop.expert import Shopper, Wish, read_goal
-from agentprm_core.worlds.webshop.games import CATALOGUE, generate_games, read_task
+from agentprm_core.worlds.webshop.games import CATALOGUES, generate_games, read_task
 from agentprm_core.worlds.webshop.pages import Pages, parse, thanks
 from agentprm_core.worlds.webshop.product import Product
 
@@ -245,6 +245,6 @@ def test_a_game_that_is_cut_or_of_a_missing_product_says_so(games: list[Game]) -
         world.reset(replace(game, payload=game.payload[:50]))
     code = read_task(game)[0].goal.asin
     with pytest.raises(
-        UnsupportedGame, match=f"product B0NOTHERE0 is not in catalogue {CATALOGUE}; make the games anew"
+        UnsupportedGame, match=f"product B0NOTHERE0 is not in catalogue {CATALOGUES[0]}; make the games anew"
     ):
         world.reset(replace(game, payload=game.payload.replace(code, "B0NOTHERE0")))

@@ -12,7 +12,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import Between, OneOf
 from agentprm_core.worlds.webshop.catalogue import INSTRUCTIONS, PRODUCTS, ROOT, catalogue, read_products
-from agentprm_core.worlds.webshop.games import CATALOGUE, KINDS, SPLITS, generate_games, load_games
+from agentprm_core.worlds.webshop.games import CATALOGUES, KINDS, SPLITS, generate_games, load_games
 from agentprm_core.worlds.webshop.generate import COUNT, generate_products
 from agentprm_core.worlds.webshop.goals import NO_LIMIT, make_goals
 
@@ -127,7 +127,7 @@ def test_generated_games_are_sorted_small_and_what_the_gate_expects() -> None:
 
 def test_many_games_are_of_several_catalogues_and_few_of_the_first() -> None:
     few, many = generate_games(400, 1, "train"), generate_games(12_000, 1, "train")
-    assert {game.attributes["catalogue"] for game in few} == {CATALOGUE}
+    assert {game.attributes["catalogue"] for game in few} == {CATALOGUES[0]}
     assert {game.attributes["catalogue"] for game in many} == {f"generated-{n}" for n in range(3)}
     expected = world_spec("webshop").attributes["catalogue"]
     assert isinstance(expected, OneOf) and {f"generated-{n}" for n in range(3)} <= set(expected.values)

@@ -25,6 +25,7 @@ from tasks.report import campaign, gallery, overview
 from tasks.report.pages import numeric
 from tasks.report.shown import Branch as ActionPlays
 from tasks.report.shown import Label, Shown, episode_page
+from tests.chromium import chromium_page
 from tests.data.test_compare import written
 from tests.data.test_show import GAME, episode, shown
 
@@ -190,16 +191,9 @@ def everything_shown() -> str:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_in_a_browser(finished, tmp_path, width, scheme):
     """No error on the console, nothing wider than the screen, nothing asked of the network, tables sort."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
     pages(finished)
     amiss, asked = [], []
-    with sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+    with chromium_page(width, scheme=scheme) as page:
         page.on("console", lambda said: amiss.append(said.text))
         page.on("pageerror", lambda error: amiss.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
@@ -215,5 +209,4 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
         button.click()
         first = page.locator("#climb ~ div table tbody tr").first.locator("td").first.inner_text()
         assert first == "1"
-        browser.close()
     assert amiss == [] and all(url.startswith(("file:", "data:")) for url in asked)

@@ -24,20 +24,25 @@ from tests.flows.conftest import committed
 from tests.flows.team import DEPLOY, HEARTBEAT, ROOT, Team, free_port, launched
 
 
-def hub(folder: Path, write: Callable[[Path], None]) -> Path:
-    """A bare Git repository with this tree's code and what ``write`` puts beside it."""
-    tree = folder / "tree"
-    tree.mkdir(parents=True)
+def tree(folder: Path, write: Callable[[Path], None]) -> Path:
+    """A Git repository, without a remote, of this tree's code and what ``write`` puts beside it."""
+    made = folder / "tree"
+    made.mkdir(parents=True)
     for part in ("agentprm_core", "tasks", "flows", "profiles"):
-        shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / part, made / part, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("requirements.lock", "prefect.toml"):
-        shutil.copy(ROOT / name, tree)
-    (tree / ".gitignore").write_text(".scratch/\n.prefect/\n__pycache__/\n")
-    (tree / ".dvcignore").write_text("__pycache__/\n.scratch/\n")
-    write(tree)
-    committed(tree)
+        shutil.copy(ROOT / name, made)
+    (made / ".gitignore").write_text(".scratch/\n.prefect/\nmlflow.db*\nmlruns/\n__pycache__/\n")
+    (made / ".dvcignore").write_text("__pycache__/\n.scratch/\n")
+    write(made)
+    committed(made)
+    return made
+
+
+def hub(folder: Path, write: Callable[[Path], None]) -> Path:
+    """A bare clone of :func:`tree`."""
     bare = folder / "hub.git"
-    subprocess.run(["git", "clone", "-q", "--bare", str(tree), str(bare)], check=True)
+    subprocess.run(["git", "clone", "-q", "--bare", str(tree(folder, write)), str(bare)], check=True)
     return bare
 
 

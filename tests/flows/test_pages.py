@@ -10,20 +10,20 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from mlflow import MlflowClient
 
-from flows.snapshot import git
 from tasks.frame.champion import CHALLENGER, CHAMPION
 from tasks.frame.tracking import MLFLOW_TRAINING
+from tests.chromium import chromium_page
 from tests.flows import test_pipeline_smoke as smoke
 from tests.flows.conftest import ROOT, processes_in
+from tests.flows.hosts import tree, until
+from tests.flows.test_team import real
 from tests.flows.test_ui import free_port, post, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
@@ -37,13 +37,7 @@ class Ui:
     """``make ui`` over a clone with the smallest pipeline."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "checkout"
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(self.folder)], check=True)
-        git(self.folder, "remote", "remove", "origin")  # else campaigns push their branches into this repository
-        for changed in _changed():
-            shutil.copy(ROOT / changed, self.folder / changed)
-        params = yaml.safe_dump(smoke.tiny_params(), sort_keys=False)
-        (self.folder / "params.yaml").write_text(params)
+        self.folder = tree(folder, pipeline)
         ports = free_port(), free_port()
         self.prefect, self.mlflow = (f"http://127.0.0.1:{port}" for port in ports)
         command = [sys.executable, "-m", "flows.ui", "--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]
@@ -74,27 +68,19 @@ class Ui:
         found = self.client.search_runs([experiments[0].experiment_id], f"tags.stage = '{stage}'")
         return found[0] if found else None
 
+    def until(self, true: Callable[[], Any]) -> Any:
+        return until(true, 900, self.log.read_text)
+
     def end(self) -> None:
         self.process.send_signal(signal.SIGINT)
         self.process.wait(timeout=60)
         assert processes_in(self.folder) == []
 
 
-def _changed() -> list[str]:
-    """Files of this tree that are not as the last commit has them."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--modified", "--others", "--exclude-standard", "agentprm_core", "tasks", "flows"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return [name for name in listed.stdout.split("\n") if name and (ROOT / name).exists()]
-
-
-def until(there: Callable[[], Any], seconds: float = 900) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := there()):
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(1)
-    return found
+def pipeline(tree: Path) -> None:
+    """The smallest one, and the deployments."""
+    real(tree)
+    shutil.copy(ROOT / "prefect.yaml", tree)
 
 
 @pytest.fixture
@@ -105,16 +91,9 @@ def ui(tmp_path: Path) -> Iterator[Ui]:
 
 
 @pytest.fixture
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as browsers:
-        opened = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield opened.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light").new_page()
-        opened.close()
+def page() -> Iterator[Any]:
+    with chromium_page() as opened:
+        yield opened
 
 
 def look(page: Any, url: str, *expected: str, picture: str) -> None:
@@ -143,13 +122,12 @@ def start_by_form(page: Any, ui: Ui, name: str, override: str) -> dict:
     page.locator("input[type=text]").first.scroll_into_view_if_needed()
     see(page, "named changes of params.yaml, from left to right.", picture="prefect-form")
     page.get_by_role("button", name="Submit").click()
-    run = until(lambda: ui.run(name))
+    run = ui.until(lambda: ui.run(name))
     assert run["parameters"]["overrides"] == [override]
     return run
 
 
-def test_what_people_see(ui: Ui, browser: Any) -> None:
-    page = browser
+def test_what_people_see(ui: Ui, page: Any) -> None:
     first = start_by_form(page, ui, "first", LONG_ENOUGH)
 
     def trains() -> Any:
@@ -157,7 +135,7 @@ def test_what_people_see(ui: Ui, browser: Any) -> None:
         run = ui.stage("sft")
         return run if run and ui.client.get_metric_history(run.info.run_id, "sft.loss")[5:] else None
 
-    sft = until(trains)
+    sft = ui.until(trains)
     assert sft.info.status == "RUNNING"
     experiment = sft.info.experiment_id
     mlflow = f"{ui.mlflow}/#/experiments/{experiment}"
@@ -167,7 +145,7 @@ def test_what_people_see(ui: Ui, browser: Any) -> None:
     see(page, "sft.loss", picture="mlflow-live")
     look(page, f"{ui.prefect}/runs/flow-run/{first['id']}", "Running", "sft", picture="prefect-run")
     page.goto("about:blank")  # a page that moves takes a core
-    until(lambda: ui.has_ended("first"))
+    ui.until(lambda: ui.has_ended("first"))
     gates = ui.ask("/artifacts/latest/filter", {"artifacts": {"key": {"any_": ["campaign-gates"]}}})
     look(
         page,
@@ -178,7 +156,7 @@ def test_what_people_see(ui: Ui, browser: Any) -> None:
     )
 
     second = start_by_form(page, ui, "second", "method.steps=5")
-    until(lambda: ui.has_ended("second"))
+    ui.until(lambda: ui.has_ended("second"))
     look(page, f"{ui.prefect}/runs/flow-run/{second['id']}", "Completed", picture="prefect-ended")
     look(page, f"{mlflow}/runs?{MLFLOW_TRAINING}", "first", "second", picture="mlflow-runs")
     found = ui.client.search_runs([experiment], "tags.stage = 'campaign'")

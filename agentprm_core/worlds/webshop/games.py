@@ -24,8 +24,6 @@ KINDS = ("no option", "one option", "two options", "three options")
 """By the number of options that the goal names: each is a click more, and an option to read off the page."""
 CATALOGUES = tuple(f"{GENERATED}-{shop}" for shop in range(12))
 """Catalogues of generated games, each with some 4,000 goals of ``train``. They need no ``WEBSHOP_DATA``."""
-CATALOGUE = CATALOGUES[0]
-"""That of the first games."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Task:
 def generate_games(count: int, seed: int, split: str) -> list[Game]:
     """``count`` games of generated catalogues, sorted by id. ``seed`` decides which goals of the split.
 
-    Goals are drawn from no more catalogues than have as many: from the first alone, as long as that has enough.
+    They are drawn from the first catalogue, and from as many more as are needed to have ``count``.
 
     Raises DataError: an unknown split, or more games than the split has goals in all catalogues.
     """
