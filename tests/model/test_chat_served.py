@@ -23,8 +23,8 @@ SPEC = world_spec("babyai")
 MOST = 24
 
 
-def made(folder, steps):
-    size = replace(SIZES["tiny"], steps=steps, batch_tokens=2048)
+def made(folder, steps, **sizes):
+    size = replace(SIZES["tiny"], steps=steps, batch_tokens=2048, **sizes)
     dialogues = make_dialogues(["babyai"], 4 * steps, seed=1)
     model, tokenizer, _ = train_chat_model(dialogues, size, precision="float32", seed=1, scratch=folder / "scratch")
     save_chat_model(model, tokenizer, folder / "model")
