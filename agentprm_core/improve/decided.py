@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Checkpoint
@@ -20,6 +19,9 @@ from agentprm_core.training.attention import forward, log_probs, packed_attentio
 from agentprm_core.training.columns import TrainColumns, Values
 from agentprm_core.training.packing import Row, cut, pack
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)

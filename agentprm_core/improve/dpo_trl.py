@@ -11,8 +11,7 @@ import copy
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING
 
 from agentprm_core.errors import DataError
 from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer
@@ -20,6 +19,9 @@ from agentprm_core.improve.pairs import Pair, PairCounts
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.training.settings import step_arguments
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def train_dpo_trl(

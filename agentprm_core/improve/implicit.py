@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transformers import PreTrainedModel
 
 from agentprm_core.improve.decided import DecidedColumns, by_turn, decided_row, with_old
 from agentprm_core.policy.models import Checkpoint
@@ -31,6 +31,9 @@ from agentprm_core.training.packing import Batch, Row, pack
 from agentprm_core.training.settings import TrainSettings
 from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses, fit
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)

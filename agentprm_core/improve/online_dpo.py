@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from agentprm_core.improve.pairs import UNENDED, Choice, Pair, PairCounts, select_pair
 from agentprm_core.improve.preferences import PREFERENCES, ChoiceColumns, choice_row
@@ -32,6 +32,9 @@ from agentprm_core.training.packing import Row, pack
 from agentprm_core.training.settings import TrainSettings
 from agentprm_core.training.trainer import Batches, Callback, EpisodeTrainer, fit
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transformers import PreTrainedModel
 
 from agentprm_core.improve.decided import DecidedColumns, decided_row, with_old
 from agentprm_core.improve.kl import ReferredBatch, kl_sum
@@ -39,6 +39,9 @@ from agentprm_core.training.settings import TrainSettings
 from agentprm_core.training.trainer import Batches, EpisodeTrainer, Losses
 from agentprm_core.training.tree import branch_sums
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 LEVELS = ("turn", "token")
 HEAD = "value_head"

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from transformers import PreTrainedModel
 
 from agentprm_core.improve.kl import ReferredBatch, measured
 from agentprm_core.training.attention import logits_of, packed_attention
 from agentprm_core.training.columns import C
 from agentprm_core.training.packing import Batch
 from agentprm_core.training.sharding import in_place, is_sharded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Reference:

@@ -4,14 +4,17 @@ outcome may be read, those that end as demonstrations do, or those that ended ea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 MISSED = 0.05
 """Share of the demonstrations that would not be taken for one by their end."""

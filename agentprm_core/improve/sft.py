@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
@@ -24,6 +24,9 @@ from agentprm_core.training.packing import Batch, Row
 from agentprm_core.training.settings import TrainSettings
 from agentprm_core.training.trainer import EpisodeTrainer, Losses
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)

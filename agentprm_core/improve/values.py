@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import PreTrainedModel
 
 from agentprm_core.improve.decided import DecidedColumns, by_turn, decided_row, state_features
 from agentprm_core.improve.policy_gradient import HEAD
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _RIDGE = 0.01
 """Weight of the squared weights, in units of the features' mean variance: a large weight on what hardly differs would

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from transformers import PreTrainedModel
 
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table
 from agentprm_core.expectations import Check
@@ -29,6 +29,9 @@ from agentprm_core.search.playing import PlaySettings
 from agentprm_core.shards.base import HERE, Shards
 from agentprm_core.training.hardware import Hardware
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)

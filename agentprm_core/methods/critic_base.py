@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from transformers import PreTrainedModel
 
 from agentprm_core.config import Count, Discount, LearningRate, NotNegative, Positive
 from agentprm_core.credit.coverage import coverage_report
@@ -23,6 +22,9 @@ from agentprm_core.prm.model import likelihood_weight, new_prm
 from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.suites import labels_suite
 from agentprm_core.types import LABELS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,15 @@ Shapes: ``N`` packed tokens, ``R`` of them read, ``H`` query heads, ``K`` key-va
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from transformers import PreTrainedModel
 
 from agentprm_core.policy.slot_attention import Plan, attend
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 FAMILY = ("llama", "mistral", "qwen2")
 """Model types built like this: pre-norm, rotary positions over the whole head, gated SiLU, biases or none."""

@@ -17,16 +17,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-from transformers.utils import logging
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer, make_renderer
@@ -35,6 +25,7 @@ from agentprm_core.worlds import world_spec
 
 if TYPE_CHECKING:
     from peft import PeftConfig
+    from transformers import LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 MANIFEST = "agentprm.json"
 KINDS = ("policy", "prm")
@@ -79,6 +70,8 @@ def new_model(
     The embedding of an entity (``drawer 3``) starts as that of its word and that of its number together, and the bare
     word starts as its own: what is learnt of one drawer then holds for all of them, and for the drawer of the task.
     """
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     if width % heads or heads % kv_heads:
         raise ValueError(f"width {width} must divide by heads {heads}, and heads by kv_heads {kv_heads}")
     torch.manual_seed(seed)
@@ -153,6 +146,8 @@ def load_checkpoint(
             were trained with, the weights are not those of ``revision``, or what was shipped has changed.
         DataError: no agent of this name is shipped.
     """
+    from transformers import AutoTokenizer
+
     if is_shipped(source):
         ours = shipped(source, kind)
         if (digest := checkpoint_digest(ours.folder)) != ours.digest:
@@ -199,6 +194,9 @@ def _model(
     source: str | Path, folder: Path, kind: str, manifest: dict, revision: str | None, dtype: torch.dtype
 ) -> Any:  # it may be a PeftModel, which has all of a PreTrainedModel that is used
     """The weights, with the adapter in ``folder`` where ``manifest`` names what it is on."""
+    from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
+    from transformers.utils import logging
+
     base, options = manifest.get("base") or source, {"dtype": dtype, "use_safetensors": True}
     revision = manifest.get("revision") if manifest.get("base") else revision
     if kind == "policy":

@@ -15,12 +15,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, cast
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any, cast
 
 from agentprm_core.errors import DataError
 from agentprm_core.types import Turn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 PAD, UNK, BOS, ACT, END = "<pad>", "<unk>", "<bos>", "<act>", "<end>"
 

@@ -16,19 +16,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import PreTrainedModel
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from agentprm_core.policy.cache import KeyValueCache, slot_bytes
 from agentprm_core.policy.likelihood import action_log_likelihood
 from agentprm_core.policy.llama import LlamaTrunk, is_kin
 from agentprm_core.policy.models import embedding_of, without_adapter
 from agentprm_core.policy.slot_attention import Plan, Queries, attend, past_masks
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ATTENTION = "agentprm_slots"
 
@@ -216,6 +217,9 @@ class _HookedTrunk:
     """transformers' own forward, its attention replaced for the time of the call."""
 
     def __init__(self, trunk: Any) -> None:
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+        ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _hook)
         self._trunk = trunk
 
     def __call__(
@@ -252,8 +256,6 @@ def _hook(
     seen = attend(slots_plan, module.layer_idx, query[0].transpose(0, 1), scaling)
     return seen[None].contiguous(), None
 
-
-ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _hook)
 
 _NO_MASK = torch.empty(1, 1, 1, 1)
 """A mask of four dimensions is handed on untouched: the plan holds the real ones."""

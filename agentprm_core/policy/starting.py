@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from torch import nn
-from transformers import PreTrainedModel
 
 from agentprm_core.config import Count, CountOrNone, Range
 from agentprm_core.errors import DataError
@@ -16,6 +15,9 @@ from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Episode
 from agentprm_core.worlds import WorldSpec
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ActionTokens = Annotated[int, Range(ge=2)]
 Constrained = Literal[True, False, "served"]
@@ -138,7 +140,7 @@ def with_lora(policy: Checkpoint, lora: Lora, revision: str | None = None) -> Ch
         revision=revision,
     )
     policy.model.config.base_digest = policy.digest
-    tuned = cast(PreTrainedModel, get_peft_model(policy.model, config))  # it has all of one that is used
+    tuned = cast("PreTrainedModel", get_peft_model(policy.model, config))  # it has all of one that is used
     return Checkpoint(tuned, policy.tokenizer, policy.renderer, policy.digest)
 
 

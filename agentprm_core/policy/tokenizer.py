@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 from tokenizers.trainers import WordLevelTrainer
-from transformers import PreTrainedTokenizerFast
 
 from agentprm_core.policy.prompt import ACT, BOS, END, PAD, UNK
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 ENTITY = r"[a-z]+ \d+"
 """A name and its number: what :attr:`agentprm_core.worlds.base.WorldSpec.entity` is where a world does not say."""
@@ -36,6 +39,8 @@ def train_tokenizer(
     seen for its kind of entity gets a token, whether it was seen or not; of numbers above 1,000 only those seen.
     Words never seen become ``<unk>``.
     """
+    from transformers import PreTrainedTokenizerFast
+
     texts = list(texts)
     marks = [re.escape(phrase) for phrase in phrases if not any(map(str.isalnum, phrase))]
     word = rf"(?:(?!{'|'.join(marks)})[^\s])+" if marks else r"[^\s]+"

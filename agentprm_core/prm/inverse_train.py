@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from agentprm_core.credit.expert_and_learner import inverse_logits, inverse_loss
 from agentprm_core.policy.prompt import Renderer
@@ -33,6 +33,9 @@ from agentprm_core.training.settings import TrainSettings
 from agentprm_core.training.trainer import EpisodeTrainer
 from agentprm_core.training.tree import tree_row
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _EPSILON = 1e-7
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
-from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.likelihood import action_log_likelihood
@@ -25,6 +24,9 @@ from agentprm_core.policy.models import adapter_of, embedding_of, without_adapte
 from agentprm_core.training.attention import forward
 from agentprm_core.training.columns import ScoreColumns
 from agentprm_core.training.packing import Batch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel:
@@ -36,6 +38,8 @@ def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel
 
     Raises DataError for κ > 0 with an adapter, or where the embedding is not also the output.
     """
+    from transformers import AutoModelForTokenClassification
+
     tuned, base = hasattr(policy, "peft_config"), without_adapter(policy)
     if likelihood and not reads_likelihood(policy):
         raise DataError(
@@ -81,7 +85,7 @@ def action_logits(prm: torch.nn.Module, batch: Batch[ScoreColumns]) -> torch.Ten
         return forward(prm, batch).logits[0, scored_N, 0].float()
     out = forward(prm, batch, output_hidden_states=True)
     end_M = scored_N.nonzero()[:, 0]
-    embedding_VW = embedding_of(cast(PreTrainedModel, getattr(prm, "module", prm))).weight
+    embedding_VW = embedding_of(cast("PreTrainedModel", getattr(prm, "module", prm))).weight
     spoken_M = action_log_likelihood(
         out.hidden_states[-1][0], embedding_VW, batch.input_ids, batch.parent, end_M, columns.span[end_M].long()
     )
@@ -99,4 +103,4 @@ def _with_adapter_of(policy: PreTrainedModel, prm: PreTrainedModel) -> PreTraine
         for name, weight in tuned.named_parameters():
             if ".lora_" in name:
                 weight.copy_(learnt[name])
-    return cast(PreTrainedModel, tuned)  # as one that is loaded
+    return cast("PreTrainedModel", tuned)  # as one that is loaded

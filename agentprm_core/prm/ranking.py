@@ -10,14 +10,17 @@ beside the model, with the plays of every action parted in two halves: one half 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.model import likelihood_alone, reads_likelihood
 from agentprm_core.prm.rows import Labelled
 from agentprm_core.prm.score import score_actions
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 MARGIN = 0.2
 """Pairs of actions whose measured returns differ by no more do not decide whether a PRM ranks: the standard error of

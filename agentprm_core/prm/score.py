@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.model import action_logits
@@ -15,6 +15,9 @@ from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.columns import ScoreColumns
 from agentprm_core.training.packing import Row, cut, pack
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def score_episodes(

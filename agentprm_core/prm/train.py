@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
@@ -24,6 +24,9 @@ from agentprm_core.prm.validation import validate
 from agentprm_core.training.launch import fit
 from agentprm_core.training.settings import TrainSettings
 from agentprm_core.training.trainer import EpisodeTrainer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 LOSSES = ("bce", "relative", "promise_progress", "outcome")
 TARGETS = ("step", "epoch")

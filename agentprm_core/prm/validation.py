@@ -7,7 +7,6 @@ which *action* is better. That is :mod:`agentprm_core.prm.ranking`'s question.
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
 
 from agentprm_core.errors import DataError
 
@@ -44,7 +43,7 @@ def validate(score_N: np.ndarray, q_N: np.ndarray, won_N: np.ndarray) -> dict:
         "ece": sum(b["count"] * abs(b["score"] - b["q"]) for b in bins) / len(score_N),
         "calibration": bins,
         "correlation": _correlation(score_N, q_N),
-        "rank_correlation": _correlation(rankdata(score_N), rankdata(q_N)),
+        "rank_correlation": _correlation(_ranks(score_N), _ranks(q_N)),
     }
 
 
@@ -54,7 +53,7 @@ def auc(score_N: np.ndarray, positive_N: np.ndarray) -> float | None:
     negatives = len(score_N) - positives
     if not positives or not negatives:
         return None
-    above = rankdata(score_N)[positive_N.astype(bool)].sum() - positives * (positives + 1) / 2
+    above = _ranks(score_N)[positive_N.astype(bool)].sum() - positives * (positives + 1) / 2
     return float(above / (positives * negatives))
 
 
@@ -80,3 +79,9 @@ def _correlation(a_N: np.ndarray, b_N: np.ndarray) -> float | None:
     if a_N.std() == 0 or b_N.std() == 0:
         return None
     return float(np.corrcoef(a_N, b_N)[0, 1])
+
+
+def _ranks(values_N: np.ndarray) -> np.ndarray:
+    from scipy.stats import rankdata  # takes half a second to import
+
+    return rankdata(values_N)

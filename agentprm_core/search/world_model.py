@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
-
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING, Protocol
 
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import ACT, Renderer
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.types import Episode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)

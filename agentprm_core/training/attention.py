@@ -17,16 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers import PreTrainedModel
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from agentprm_core.errors import DataError
 from agentprm_core.training.packing import Batch, Block
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ATTENTION = "agentprm_packed"
 
@@ -34,6 +35,9 @@ ATTENTION = "agentprm_packed"
 @contextmanager
 def packed_attention(model: PreTrainedModel) -> Iterator[None]:
     """Within the block ``model`` reads packed batches (:func:`forward`), and only those."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
     config = model.config
     configured = config._attn_implementation
     config._attn_implementation = ATTENTION
@@ -151,8 +155,6 @@ def _block(x_1KND: torch.Tensor, index_BL: torch.Tensor) -> torch.Tensor:
     rows = x_1KND[0].transpose(0, 1).index_select(0, index_BL.view(-1))
     return rows.view(*index_BL.shape, *rows.shape[1:]).transpose(1, 2)
 
-
-ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
 
 _NO_MASK = torch.empty(1, 1, 1, 1)
 """A mask of four dimensions is handed on untouched: the blocks hold the real ones."""

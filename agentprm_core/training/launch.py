@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from safetensors import numpy as arrays
 from safetensors.torch import load_file, load_model, save_file, save_model
-from transformers import PreTrainedModel
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
@@ -35,6 +34,9 @@ from agentprm_core.training.naming import name_of, named
 from agentprm_core.training.packing import Row
 from agentprm_core.training.sharding import shard, whole_tensor
 from agentprm_core.training.trainer import EpisodeTrainer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _JOB, _ROWS, _WEIGHTS, _TRAINED, _METRICS, _ERROR = (
     "job.json", "rows.safetensors", "weights.safetensors", "trained.safetensors", "metrics.json", "error.json"
@@ -124,7 +126,7 @@ def _read_job(folder: Path) -> EpisodeTrainer:
     if (folder / "adapter_config.json").exists():
         from peft import PeftConfig, get_peft_model
 
-        model = cast(PreTrainedModel, get_peft_model(model, PeftConfig.from_pretrained(str(folder))))
+        model = cast("PreTrainedModel", get_peft_model(model, PeftConfig.from_pretrained(str(folder))))
     load_model(model, str(folder / _WEIGHTS))
     if job["device"] == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

@@ -11,16 +11,15 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentprm_core.errors import DataError
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 
 def shard(model: nn.Module, device: str, precision: str) -> None:
@@ -33,6 +32,10 @@ def shard(model: nn.Module, device: str, precision: str) -> None:
     Raises:
         DataError: a model whose decoder layers are not transformers' usual ones, so that it would be gathered whole.
     """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
         raise DataError(
@@ -50,11 +53,15 @@ def shard(model: nn.Module, device: str, precision: str) -> None:
 
 
 def is_sharded(model: nn.Module) -> bool:
+    from torch.distributed.fsdp import FSDPModule
+
     return isinstance(model, FSDPModule)
 
 
 def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """``tensor`` itself, or gathered from all processes, each of which calls this for the same tensors in turn."""
+    from torch.distributed.tensor import DTensor
+
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
@@ -63,7 +70,7 @@ def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
 def in_place(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
     """Within the block the sharded ``model`` has ``weights``, shards by name, in place of its own. Only for reading
     without gradient."""
-    sharded = cast(FSDPModule, model)
+    sharded = cast("FSDPModule", model)
     sharded.reshard()
     trained = {name: p for name, p in model.named_parameters() if name in weights}
     current = {name: p.detach().clone() for name, p in trained.items()}

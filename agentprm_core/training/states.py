@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.training.processes import Processes
@@ -115,11 +114,15 @@ def _put_back(learner: Learner, tensors: Mapping[str, torch.Tensor]) -> None:
 
 def _part(tensor: torch.Tensor) -> torch.Tensor:
     """This process's part, or the whole."""
+    from torch.distributed.tensor import DTensor
+
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     """``part``, of a sharded parameter's state, as its shard; a count of steps has none."""
+    from torch.distributed.tensor import DTensor
+
     if not isinstance(parameter, DTensor) or part.ndim == 0:
         return part
     part, shape, stride = part.to(parameter.device), parameter.shape, parameter.stride()

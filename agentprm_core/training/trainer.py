@@ -22,13 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
-from transformers import PreTrainedModel
 
 from agentprm_core.progress import progress, watcher
 from agentprm_core.training.attention import packed_attention
@@ -40,6 +39,9 @@ from agentprm_core.training.processes import Processes
 from agentprm_core.training.settings import MAX_GRAD_NORM, TrainSettings, rate_factor
 from agentprm_core.training.sharding import is_sharded, whole_tensor
 from agentprm_core.training.states import Learner, load_state, resume_point, save_state, step_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import sys
 import warnings
 
 import torch
-from transformers.utils import logging
 
 from agentprm_core.training.hardware import Hardware
 from tasks.frame.sections import Compute, Params
@@ -28,6 +27,8 @@ def quiet() -> None:
     """No progress bars of transformers' own where nobody watches; no warning that peft uses an old name of theirs."""
     warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing. is deprecated", category=FutureWarning)
     if not sys.stderr.isatty():
+        from transformers.utils import logging
+
         logging.disable_progress_bar()
 
 
