@@ -26,8 +26,12 @@ _PHRASES = (
     "next >",
     "search[",
     "click[",
+    "]",
     "dollars",
 )
+_PAIR = "[a-z0-9]{2}"
+_PRODUCT = "|".join(rf"(?<=\bb0{_PAIR * before}){_PAIR}(?={_PAIR * (3 - before)}\b)" for before in range(4))
+"""A product's number (``b09xfkn71d``) two characters at a time, after its ``b0``: one never seen has tokens, too."""
 
 
 def _make() -> World:
@@ -55,6 +59,7 @@ WEBSHOP = WorldSpec(
     load=load_games,
     published_splits={split: split for split in SPLITS},
     phrases=_PHRASES,
+    entity=rf"\bb0(?={_PAIR * 4}\b)|{_PRODUCT}",
     attributes={
         "constraints": Between(1, 20, "attributes, options and a price limit: what a goal may ask for"),
         "catalogue": OneOf((*CATALOGUES, PUBLISHED), "the products that are searched"),
