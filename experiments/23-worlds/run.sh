@@ -1,10 +1,13 @@
-# Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is. BabyAI has twice the
+# Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
+# games searched. BabyAI has twice the
 # demonstrations, since its episodes are short, and one iteration: by the default's search, then by a wide beam. TextCraft goes as
 # far as the first search, which is where it stops to learn. "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
 sh experiments/run arithmetic-full arithmetic $one &&
   python -m benchmarks.side_by_side arithmetic=. --out data/climb.png &&
   python -m benchmarks.ranking_matrix --campaign .
+sh experiments/run arithmetic-more arithmetic more_searches $one
+sh experiments/run arithmetic-alone arithmetic $one sft.observation_weight=0.0 -- rollout@1
 for rate in 1.5e-4 5e-5; do # read data/metrics/stages/prm-1.json
   sh experiments/run "arithmetic-$rate" arithmetic $one "critic.learning_rate=$rate" -- prm@1
 done
