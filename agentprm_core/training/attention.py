@@ -35,7 +35,7 @@ ATTENTION = "agentprm_packed"
 @contextmanager
 def packed_attention(model: PreTrainedModel) -> Iterator[None]:
     """Within the block ``model`` reads packed batches (:func:`forward`), and only those."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # takes seconds to import
 
     ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
     config = model.config
