@@ -37,8 +37,8 @@ def work(stage: Stage) -> None:
     chooser = layout.prm(params.policies[str(stage.iteration)].prm)
     stage.read(layout.policy(stage.iteration), chooser, layout.games("seen"), layout.games("unseen"))
     how = {"device": compute.device, "dtype": playing_dtype(compute.device, compute.precision)}
-    policy = load_checkpoint(layout.policy(stage.iteration), **how)
-    prm = load_checkpoint(chooser, kind="prm", **how)
+    policy = load_checkpoint(layout.policy(stage.iteration), plays=True, **how)
+    prm = load_checkpoint(chooser, plays=True, kind="prm", **how)
     ways = searches(params)
     ahead = any(search.way.method == "lookahead" for search in ways)
     world_model, of_world = _world_model(stage) if ahead else (None, {})

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from agentprm_core.errors import DataError
+from agentprm_core.policy.playing import is_plain, load_playing
 from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.shipped import is_shipped, shipped
 from agentprm_core.worlds import world_spec
@@ -134,20 +135,20 @@ def load_checkpoint(
     dtype: torch.dtype = torch.float32,
     instruction: str = "",
     revision: str | None = None,
+    plays: bool = False,
 ) -> Checkpoint:
     """The policy or PRM at ``source``: a checkpoint folder (full or PEFT adapter), ``shipped:NAME``, or a Hugging Face
     id.
 
     ``instruction``: the world's, for a model that comes without one of ours (a published chat model). ``revision``: the
-    commit of a model by its id; of a folder, the digest that its weights must have.
+    commit of a model by its id; of a folder, the digest that its weights must have. ``plays``: it will only play and
+    score; then a model of ours is read without transformers' classes (:mod:`agentprm_core.policy.playing`).
 
     Raises:
         CheckpointError: the folder is not a checkpoint, or not of this kind, its tokenizer is not the one the weights
             were trained with, the weights are not those of ``revision``, or what was shipped has changed.
         DataError: no agent of this name is shipped.
     """
-    from transformers import AutoTokenizer
-
     if is_shipped(source):
         ours = shipped(source, kind)
         if (digest := checkpoint_digest(ours.folder)) != ours.digest:
@@ -159,7 +160,8 @@ def load_checkpoint(
     if not folder.exists() and not _may_be_an_id(source):
         raise CheckpointError(f"{source}: no such checkpoint folder")
     manifest = _read_manifest(folder, kind) if folder.exists() else {}
-    tokenizer = _loaded(AutoTokenizer, source, revision)
+    plain = plays and bool(manifest) and is_plain(folder, kind)
+    tokenizer = _tokenizer(source, revision, plain)
     if manifest and manifest["tokenizer"] != tokenizer_digest(tokenizer):
         raise CheckpointError(
             f"{folder}: its tokenizer (digest {tokenizer_digest(tokenizer)}) is not the one its weights were trained "
@@ -168,13 +170,23 @@ def load_checkpoint(
     digest = checkpoint_digest(folder) if folder.exists() else ""
     if digest and not manifest and revision not in (None, digest):
         raise CheckpointError(f"{folder}: its weights have the digest {digest}, model.revision asks for {revision}")
-    model = _model(source, folder, kind, manifest, revision, dtype)
+    model: Any = load_playing(folder, kind, dtype) if plain else _model(source, kind, manifest, revision, dtype)
     embedded = embedding_of(model).num_embeddings
     if embedded < len(tokenizer):
         raise CheckpointError(f"{source}: the model embeds {embedded} tokens, its tokenizer has {len(tokenizer)}")
     renderer = make_renderer(tokenizer, manifest.get("instruction", instruction))
     world = manifest.get("world", "")
     return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest or _pinned(source, revision), world)
+
+
+def _tokenizer(source: str | Path, revision: str | None, plain: bool) -> PreTrainedTokenizerBase:
+    if plain:
+        from transformers import PreTrainedTokenizerFast
+
+        return _loaded(PreTrainedTokenizerFast, source, revision)
+    from transformers import AutoTokenizer
+
+    return _loaded(AutoTokenizer, source, revision)
 
 
 def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> None:
@@ -191,9 +203,9 @@ def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> Non
 
 
 def _model(
-    source: str | Path, folder: Path, kind: str, manifest: dict, revision: str | None, dtype: torch.dtype
+    source: str | Path, kind: str, manifest: dict, revision: str | None, dtype: torch.dtype
 ) -> Any:  # it may be a PeftModel, which has all of a PreTrainedModel that is used
-    """The weights, with the adapter in ``folder`` where ``manifest`` names what it is on."""
+    """The weights, with the adapter in the folder ``source`` where ``manifest`` names what it is on."""
     from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
     from transformers.utils import logging
 
@@ -210,8 +222,8 @@ def _model(
         return model
     from peft import PeftModel
 
-    model.config.base_digest = _same_base(folder, manifest)
-    return PeftModel.from_pretrained(model, folder, is_trainable=True)  # as full weights are
+    model.config.base_digest = _same_base(Path(source), manifest)
+    return PeftModel.from_pretrained(model, source, is_trainable=True)  # as full weights are
 
 
 def _loaded(kind: Any, source: str | Path, revision: str | None, **options: object) -> Any:

@@ -35,10 +35,13 @@ ATTENTION = "agentprm_packed"
 @contextmanager
 def packed_attention(model: PreTrainedModel) -> Iterator[None]:
     """Within the block ``model`` reads packed batches (:func:`forward`), and only those."""
+    config = model.config
+    if not hasattr(config, "_attn_implementation"):  # agentprm_core.policy.playing attends so by itself
+        yield
+        return
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # takes seconds to import
 
-    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
-    config = model.config
+    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, attend_packed)
     configured = config._attn_implementation
     config._attn_implementation = ATTENTION
     try:
@@ -121,12 +124,12 @@ def _mask(block: Block) -> torch.Tensor | None:
     return None if block.segment is None or block.sees is None else tree_mask(block.segment, block.sees)
 
 
-def _attend(
+def attend_packed(
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor,
+    attention_mask: torch.Tensor | None,
     scaling: float,
     packed: Blocks,
     dropout: float = 0.0,

@@ -87,7 +87,7 @@ def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
     from agentprm_core.search.playing import PlaySettings, Search
     from agentprm_core.worlds import world_spec
 
-    prm = load_checkpoint(arguments.prm, kind="prm", device=arguments.device) if arguments.prm else None
+    prm = load_checkpoint(arguments.prm, plays=True, kind="prm", device=arguments.device) if arguments.prm else None
     if arguments.server:
         world = arguments.world or (prm.world if prm else "") or "alfworld"
         spec = world_spec(world)
@@ -117,7 +117,7 @@ def _policy(arguments: argparse.Namespace) -> Checkpoint:
     from agentprm_core.worlds import world_spec
 
     instruction = world_spec(arguments.world or "alfworld").instruction
-    return load_checkpoint(arguments.policy, device=arguments.device, instruction=instruction)
+    return load_checkpoint(arguments.policy, plays=True, device=arguments.device, instruction=instruction)
 
 
 def _endpoint(arguments: argparse.Namespace, instruction: str):

@@ -61,8 +61,8 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     """The checkpoint's digest, how it is to play, and what plays so."""
     how = {"device": arguments.device, "dtype": playing_dtype(arguments.device, arguments.precision)}
     spec = world_spec(arguments.world)
-    policy = load_checkpoint(arguments.policy, instruction=spec.instruction, **how)
-    prm = load_checkpoint(arguments.prm, kind="prm", **how) if arguments.prm else None
+    policy = load_checkpoint(arguments.policy, plays=True, instruction=spec.instruction, **how)
+    prm = load_checkpoint(arguments.prm, plays=True, kind="prm", **how) if arguments.prm else None
     for source, checkpoint in ((arguments.policy, policy), (arguments.prm, prm)):
         if checkpoint is not None:
             require_world(checkpoint, source, spec.name)

@@ -195,4 +195,4 @@ def _games(split: str) -> list[Game]:
 
 def _loaded(params: Params, folder: Path, kind: str) -> Checkpoint:
     dtype = playing_dtype(params.compute.device, params.compute.precision)
-    return load_checkpoint(folder, kind=kind, device=params.compute.device, dtype=dtype)
+    return load_checkpoint(folder, plays=True, kind=kind, device=params.compute.device, dtype=dtype)
