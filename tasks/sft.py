@@ -18,6 +18,7 @@ from agentprm_core.worlds import world_spec
 from tasks.frame import layout
 from tasks.frame.lineage import parents
 from tasks.frame.machine import hardware, use
+from tasks.frame.sections import Compute
 from tasks.frame.stage import Stage, StageError, run_stage, write_json
 
 
@@ -31,7 +32,7 @@ def work(stage: Stage) -> None:
     _require_model(params.model.source)
     policy = starting_policy(params.model, demos, spec, device=params.compute.device, seed=stage.seed)
     if params.model.reason_tokens:
-        demos = with_reasons(policy, demos, params.model.reason_tokens, params.compute.pass_tokens)
+        demos = with_reasons(policy, demos, params.model.reason_tokens, params.compute)
     settings = SftSettings(
         **hardware(params).settings(
             learning_rate=section.learning_rate, batch_tokens=section.batch_tokens, seed=stage.seed
@@ -60,7 +61,7 @@ def _require_model(source: str) -> None:
         )
 
 
-def with_reasons(policy: Checkpoint, demos: list[Episode], most: int, batch_tokens: int) -> list[Episode]:
+def with_reasons(policy: Checkpoint, demos: list[Episode], most: int, compute: Compute) -> list[Episode]:
     """The demonstrations with a reason for each action, by the policy that is to learn them.
 
     Raises StageError for a policy that writes none.
@@ -69,7 +70,7 @@ def with_reasons(policy: Checkpoint, demos: list[Episode], most: int, batch_toke
         raise StageError(
             "params.yaml: model.reason_tokens must be 0: model.source has no chat template, it writes no reasons"
         )
-    return rationalised(policy, demos, max_tokens=most, batch_tokens=batch_tokens)
+    return rationalised(policy, demos, max_tokens=most, slots=compute.slots, cache_mb=compute.cache_mb)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Reasons written after the fact: those of plain greedy decoding turn by turn, and where they go."""
 
 import dataclasses
-from collections import Counter
 from string import ascii_letters
 
 import pytest
@@ -10,13 +9,16 @@ import torch
 from agentprm_core.improve import rationale
 from agentprm_core.improve.rationale import rationalised
 from agentprm_core.improve.sft import sft_row
+from agentprm_core.policy.cache import KeyValueCache
 from agentprm_core.policy.models import Checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
+from tasks.frame.params import PARAMS, load_params
 from tasks.frame.stage import StageError
 from tasks.sft import with_reasons
 from tests.chat import byte_tokenizer
 from tests.model import text_world, toy
 
+COMPUTE = load_params(PARAMS).compute
 CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 
 
@@ -41,18 +43,25 @@ def episodes():
 
 
 def scripted(tokenizer, texts):
-    """The class of a tree that writes ``texts`` turn by turn, whatever it reads."""
+    """The class of a model that answers one question after another by ``texts``, whatever it reads."""
     scripts = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
 
     class Scripted:
-        def __init__(self, model, rows, keep):
-            self._written = Counter()
+        def __init__(self, model, *, slots, context):
+            self.cache = KeyValueCache(
+                slots=slots, layers=1, context=context, kv_heads=1, head_dim=1, dtype=torch.float32, device="cpu"
+            )
+            self._question, self._place = -1, 0
 
-        def grow(self, growths):
-            logits = torch.zeros(len(growths), len(tokenizer))
-            for n, turn in enumerate(growth.branch for growth in growths):
-                logits[n, scripts[turn % len(scripts)][self._written[turn]]] = 1
-                self._written[turn] += 1
+        def extend(self, extensions):
+            (extension,) = extensions
+            self.cache.lengths[extension.slot] += len(extension.tokens)
+            asked = len(extension.tokens) > 1
+            self._question, self._place = self._question + asked, 0 if asked else self._place + 1
+
+        def head(self, _):
+            logits = torch.zeros(1, len(tokenizer))
+            logits[0, scripts[self._question % len(scripts)][self._place]] = 1
             return logits
 
     return Scripted
@@ -74,9 +83,9 @@ def plain_reason(policy, episode, turn, most):
     return renderer.reason(written)
 
 
-@pytest.mark.parametrize("batch_tokens", [100, 100_000])
-def test_reasons_are_those_of_plain_greedy_decoding(policy, batch_tokens):
-    found = rationalised(policy, episodes(), max_tokens=6, batch_tokens=batch_tokens)
+@pytest.mark.parametrize("slots", [1, 2, 64])
+def test_reasons_are_those_of_plain_greedy_decoding(policy, slots):
+    found = rationalised(policy, episodes(), max_tokens=6, slots=slots, cache_mb=64)
     for episode, with_reason in zip(episodes(), found, strict=True):
         expected = ["" if t < episode.start else plain_reason(policy, episode, t, 6) for t in range(episode.length)]
         assert [turn.reason for turn in with_reason.turns] == expected
@@ -87,9 +96,9 @@ def test_reasons_are_those_of_plain_greedy_decoding(policy, batch_tokens):
 
 def test_a_reason_ends_at_the_action_at_the_end_mark_or_at_its_limit(policy, monkeypatch):
     texts = ("The mug is\nthere.\nACTION:\ngo to", "I saw it.<|im_end|>", "because " * 9)
-    monkeypatch.setattr(rationale, "GrowingTree", scripted(policy.tokenizer, texts))
+    monkeypatch.setattr(rationale, "CachedModel", scripted(policy.tokenizer, texts))
     played = next(e for e in text_world.episodes(8, skill=0.2) if e.length >= 3)
-    (found,) = rationalised(policy, [played], max_tokens=27, batch_tokens=1000)
+    (found,) = rationalised(policy, [played], max_tokens=27, slots=4, cache_mb=64)
     reasons = [turn.reason for turn in found.turns]
     assert reasons[:3] == ["The mug is there.", "I saw it.", "because because because bec"]
     row = sft_row(found, policy.renderer, policy.model, observation_weight=0.0)
@@ -102,6 +111,6 @@ def test_a_reason_ends_at_the_action_at_the_end_mark_or_at_its_limit(policy, mon
 
 def test_a_policy_that_writes_no_reasons_is_refused():
     with pytest.raises(ValueError, match="a reason needs a policy that writes reasons"):
-        rationalised(toy.policy(), text_world.episodes(1), max_tokens=4, batch_tokens=100)
+        rationalised(toy.policy(), text_world.episodes(1), max_tokens=4, slots=4, cache_mb=64)
     with pytest.raises(StageError, match=r"^params.yaml: model.reason_tokens must be 0: model.source has no chat"):
-        with_reasons(toy.policy(), text_world.episodes(1), 4, 100)
+        with_reasons(toy.policy(), text_world.episodes(1), 4, COMPUTE)
