@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from agentprm_core.planning.shapes import ModelShape
 from agentprm_core.policy.runner import CachedModel, Extension
 from agentprm_core.policy.slot_attention import Plan
-from agentprm_core.training.attention import _attend, forward_blocks
+from agentprm_core.training.attention import attend_packed, forward_blocks
 from agentprm_core.training.packing import Row, pack
 from benchmarks.gpu_rates import ROW, SIZES, SMALL, cached, model_of, seconds_of
 
@@ -80,7 +80,7 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 def _ours(lengths: list[int], device: str) -> Attend:
     batch = pack([Row(np.zeros(length, np.int32)) for length in lengths]).to(torch.device(device))
     blocks, nothing = forward_blocks(batch), torch.empty(0)
-    return lambda q, k, v: _attend(None, q, k, v, nothing, _HEAD**-0.5, blocks)[0]
+    return lambda q, k, v: attend_packed(None, q, k, v, nothing, _HEAD**-0.5, blocks)[0]
 
 
 def _flex(lengths: list[int], device: str) -> Attend:

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from agentprm_core.errors import DataError
-from agentprm_core.training.packing import Batch, Block
+from agentprm_core.training.packing import Batch, Block, Fork
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -84,8 +84,7 @@ class Memory:
 
 def forward_blocks(batch: Batch, memory: Memory | None = None) -> Blocks:
     """Who sees whom in a packed batch that is read from its start."""
-    groups = [(block.index, block.index, _mask(block)) for block in batch.blocks]
-    return Blocks(groups, batch.back, memory)
+    return Blocks([group for block in batch.blocks for group in _groups(block)], batch.back, memory)
 
 
 def read(model: nn.Module, ids_N: torch.Tensor, positions_N: torch.Tensor, blocks: Blocks, **options: object):
@@ -112,16 +111,21 @@ def logits_of(model: nn.Module, batch: Batch, where_N: torch.Tensor) -> torch.Te
     return forward(model, batch, logits_to_keep=batch.parent[where_N]).logits[0].float()
 
 
-def tree_mask(segment_BL: torch.Tensor, sees_BL: torch.Tensor) -> torch.Tensor:
-    """(B, 1, L, L) bool: whether query l sees key k. Padding sees only padding, so no query sees nothing."""
-    index_L = torch.arange(segment_BL.shape[1], device=segment_BL.device)
-    of_trunk_BLL = (segment_BL == 0)[:, None, :] & (index_L < sees_BL[:, :, None])
-    of_own_BLL = (segment_BL[:, :, None] == segment_BL[:, None, :]) & (segment_BL != 0)[:, None, :]
-    return (of_trunk_BLL | (of_own_BLL & (index_L[:, None] >= index_L)))[:, None]
+def _groups(block: Block) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]:
+    """Trunks are plainly causal, which the kernels know to halve; only the branches' queries need a mask."""
+    if block.fork is None:
+        return [(block.index, block.index, None)]
+    trunks = block.fork.trunks
+    return [(trunks, trunks, None), (block.index.gather(1, block.fork.at), block.index, branch_mask(block.fork))]
 
 
-def _mask(block: Block) -> torch.Tensor | None:
-    return None if block.segment is None or block.sees is None else tree_mask(block.segment, block.sees)
+def branch_mask(fork: Fork) -> torch.Tensor:
+    """(B, 1, Q, L) bool: whether a branch's query sees key l. Padding sees its row's first token."""
+    index_L = torch.arange(fork.segment.shape[1], device=fork.at.device)
+    segment_BQ, sees_BQ = (of.gather(1, fork.at) for of in (fork.segment, fork.sees))
+    of_trunk_BQL = (fork.segment == 0)[:, None, :] & (index_L < sees_BQ[:, :, None])
+    of_own_BQL = (segment_BQ[:, :, None] == fork.segment[:, None, :]) & (fork.segment != 0)[:, None, :]
+    return (of_trunk_BQL | (of_own_BQL & (fork.at[:, :, None] >= index_L)))[:, None]
 
 
 def attend_packed(

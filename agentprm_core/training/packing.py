@@ -123,15 +123,30 @@ def cut(rows: Sequence[int] | np.ndarray, lengths: Sequence[int], batch_tokens: 
 
 
 @dataclass(frozen=True)
+class Fork:
+    """The branches of a block: its tokens read a trunk and themselves, and there are few of them to many of the trunks.
+
+    ``T`` tokens of the longest trunk, ``Q`` tokens of the row that has most on branches.
+    """
+
+    trunks: torch.Tensor
+    """(B, T) the packed token there, as :attr:`Block.index`."""
+    at: torch.Tensor
+    """(B, Q) which token of its row each branch token is; on padding 0, a token that always sees itself."""
+    segment: torch.Tensor
+    """(B, L) 0 on the trunk, j on the j-th branch from 1, −1 on padding."""
+    sees: torch.Tensor
+    """(B, L) how many of the trunk's tokens the token sees."""
+
+
+@dataclass(frozen=True)
 class Block:
     """Rows of like length that attend together, padded to the longest."""
 
     index: torch.Tensor
     """(B, L) the packed token there; on padding the row's first, which nobody reads."""
-    segment: torch.Tensor | None
-    """(B, L) 0 on the trunk, j on the j-th branch from 1, −1 on padding; None where no row has branches."""
-    sees: torch.Tensor | None
-    """(B, L) how many of the trunk's tokens the token sees; None likewise."""
+    fork: Fork | None
+    """None where no row has branches."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +166,7 @@ class Batch(Generic[C_co]):
     """(rows,) which rows of the data set these are."""
     blocks: Sequence[Block]
     back: torch.Tensor
-    """Where each packed token stands in all blocks end to end."""
+    """Where each packed token stands in all blocks end to end; in one with branches its trunks come first."""
 
     def to(self: T, device: torch.device) -> T:
         """The same on ``device``."""
@@ -208,19 +223,36 @@ def _blocks(rows, places, lengths, starts) -> tuple[list[Block], np.ndarray]:
     """Rows of like length as padded blocks, and for every packed token its index in all blocks end to end."""
     blocks, back, before = [], np.empty(lengths.sum(), dtype=np.int64), 0
     for members in _alike(lengths):
-        shape = (len(members), lengths[members[-1]])
-        index, segment, sees = np.empty(shape, np.int64), np.full(shape, -1), np.zeros(shape, np.int64)
-        for b, row in enumerate(members):
-            count = lengths[row]
-            index[b] = starts[row]
-            index[b, :count] += np.arange(count)
-            segment[b, :count], sees[b, :count] = places[row]["segment"], places[row]["sees"]
-            back[starts[row] : starts[row] + count] = before + b * shape[1] + np.arange(count)
-        before += index.size
-        branched = any(rows[row].branches for row in members)
-        of_branches = (torch.from_numpy(segment), torch.from_numpy(sees)) if branched else (None, None)
-        blocks.append(Block(torch.from_numpy(index), *of_branches))
+        index = _padded([np.arange(starts[row], starts[row] + lengths[row]) for row in members])
+        trunks = [index[b, : rows[row].trunk] for b, row in enumerate(members)]
+        branches = [np.arange(rows[row].trunk, lengths[row]) for row in members]
+        fork, parts = None, trunks
+        if any(map(len, branches)):
+            segment, sees = (_padded([places[row][of] for row in members], fill) for of, fill in _UNSEEN)
+            padded = (_padded(trunks), _padded(branches, 0), segment, sees)
+            fork, parts = (
+                Fork(*map(torch.from_numpy, padded)),
+                [*trunks, *(index[b, at] for b, at in enumerate(branches))],
+            )
+        widths = np.repeat([len(max(of, key=len)) for of in (trunks, branches)], len(members))
+        for part, begin in zip(parts, before + np.cumsum(widths) - widths):
+            back[part] = begin + np.arange(len(part))
+        before += widths.sum()
+        blocks.append(Block(torch.from_numpy(index), fork))
     return blocks, back
+
+
+_UNSEEN = (("segment", -1), ("sees", 0))
+"""What is known of a token's place, and what stands for it on padding."""
+
+
+def _padded(parts: Sequence[np.ndarray], fill: int | None = None) -> np.ndarray:
+    """(parts, longest), filled up with ``fill`` or each part's first."""
+    found = np.empty((len(parts), max(map(len, parts))), np.int64)
+    for row, part in zip(found, parts):
+        row[: len(part)] = part
+        row[len(part) :] = part[0] if fill is None else fill
+    return found
 
 
 def _alike(lengths: np.ndarray) -> list[list[int]]:

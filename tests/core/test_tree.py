@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForTokenClassification, MistralConfig, MistralForCausalLM
 
-from agentprm_core.training.attention import forward, log_probs, packed_attention, tree_mask
+from agentprm_core.training.attention import branch_mask, forward, log_probs, packed_attention
 from agentprm_core.training.columns import TrainColumns
 from agentprm_core.training.packing import pack
 from agentprm_core.training.tree import branch_sums, tree_row
@@ -103,10 +103,11 @@ def test_scores_are_those_of_plain_rows_whatever_the_neighbours(forest):
 @given(st.lists(trees(), min_size=1, max_size=4))
 def test_every_query_sees_itself_and_nothing_ahead(forest):
     for block in pack([as_row(*tree) for tree in forest]).blocks:
-        if block.segment is not None:
-            mask = tree_mask(block.segment, block.sees)[:, 0]
-            assert mask.diagonal(dim1=1, dim2=2).all()
-            assert not mask.triu(1).any()
+        if block.fork is not None:
+            mask_BQL, at_BQ = branch_mask(block.fork)[:, 0], block.fork.at
+            assert mask_BQL.gather(2, at_BQ[:, :, None]).all()
+            ahead_BQL = torch.arange(mask_BQL.shape[2]) > at_BQ[:, :, None]
+            assert not (mask_BQL & ahead_BQL).any()
 
 
 def test_outside_the_block_the_model_reads_as_ever():
