@@ -122,6 +122,8 @@ def main() -> None:
     named = [one.partition("=") for one in args.campaigns]
     if not all(name and folder for name, _, folder in named):
         parser.error("campaigns are given as NAME=FOLDER")
+    if args.out and args.out.suffix not in (".png", ".svg"):
+        parser.error(f"--out: {args.out} is no picture: it must end in .png or .svg")
     try:
         rows = [row_of(name, Path(folder), args.split) for name, _, folder in named]
     except (DataError, FileNotFoundError) as error:
