@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from transformers.utils.import_utils import is_serve_available
 
 from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
@@ -23,9 +21,8 @@ from tasks.frame import layout
 from tasks.frame.params import PARAMS
 from tasks.frame.profile import load_profile, overridden
 from tests.flows.test_pipeline_smoke import ROOT, environment, project, run_stages, tiny_params
-from tests.flows.test_ui import free_port
+from tests.model.served_by_transformers import needs_transformers_serve, transformers_serve
 from tests.model.test_chat_served import made
-from tests.model.test_server import _wait_for
 
 CONTEXT = 12288
 """Tokens: the admissible commands are in every prompt, and some rooms have hundreds."""
@@ -43,19 +40,12 @@ CHANGES = {
 
 
 @contextmanager
-def transformers_serve(policy: Path) -> Iterator[str]:
+def served(policy: Path) -> Iterator[str]:
     """The address of a server that has ``policy`` under the name that a stage asks for."""
-    port, name = free_port(), served_name(load_checkpoint(policy).digest)
+    name = served_name(load_checkpoint(policy).digest)
     policy.with_name(name).symlink_to(policy.name)
-    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", name, "--host", "127.0.0.1"]
-    running = [*command, "--port", str(port), "--device", "cpu"]
-    server = subprocess.Popen(running, cwd=policy.parent, env={**os.environ, "HF_HUB_OFFLINE": "1"})
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health", server)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.terminate()
-        server.wait()
+    with transformers_serve(name, policy.parent) as address:
+        yield address
 
 
 def of(folder: Path, constrained: object) -> None:
@@ -77,7 +67,7 @@ def outcomes(folder: Path) -> dict[str, tuple]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not is_serve_available(), reason="transformers serve is not installed: pip install openai")
+@needs_transformers_serve
 def test_a_server_plays_the_rollouts_and_the_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path / "published", 150, context=CONTEXT)
     folder = project(tmp_path / "served")
@@ -87,7 +77,7 @@ def test_a_server_plays_the_rollouts_and_the_evaluation(tmp_path: Path, monkeypa
     alone = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
     assert alone.returncode == 1 and "AGENTPRM_SERVERS" in alone.stderr.splitlines()[-1]
 
-    with transformers_serve(folder / layout.policy(0)) as server:
+    with served(folder / layout.policy(0)) as server:
         monkeypatch.setenv("AGENTPRM_SERVERS", server)
         run_stages(folder, ("rollout 1", "label 1", "prm 1", "evaluate 0"))
     episodes = read_table(folder / layout.rollouts(1) / "episodes.parquet", EPISODES)

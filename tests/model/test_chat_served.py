@@ -1,14 +1,9 @@
 """A chat model behind a server plays as it does here, with the same log-probabilities."""
 
-import os
-import socket
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
-from transformers.utils.import_utils import is_serve_available
 
 from agentprm_core.chat.dialogues import make_dialogues
 from agentprm_core.chat.model import SIZES, save_chat_model, train_chat_model
@@ -18,6 +13,7 @@ from agentprm_core.policy.server import Endpoint, ServerPlayer
 from agentprm_core.rollout import play, starts
 from agentprm_core.worlds import world_spec
 from tests.model import test_server
+from tests.model.served_by_transformers import needs_transformers_serve, transformers_serve
 
 SPEC = world_spec("babyai")
 MOST = 24
@@ -82,26 +78,16 @@ def test_log_probabilities_are_those_of_the_sampler(policy, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not is_serve_available(), reason="transformers serve is not installed: pip install openai")
+@needs_transformers_serve
 def test_transformers_serve_says_what_the_sampler_says(tmp_path):
     folder = made(tmp_path, 150)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(folder), "--host", "127.0.0.1"]
-    running = [*command, "--port", str(port), "--device", "cpu"]
-    server = subprocess.Popen(running, env={**os.environ, "HF_HUB_OFFLINE": "1"})
     games = SPEC.generate(3, 5, "unseen")
     how = {"context": 4096, "temperature": 0.0, "max_action_tokens": 64}
-    try:
-        test_server._wait_for(f"http://127.0.0.1:{port}/health", server)
+    with transformers_serve(folder) as address:
         policy = load_checkpoint(folder, instruction=SPEC.instruction)
-        there = Endpoint(f"http://127.0.0.1:{port}/v1", str(folder), "chat", instruction=SPEC.instruction)
+        there = Endpoint(address, str(folder), "chat", instruction=SPEC.instruction)
         with ServerPlayer(there, seats=2, **how) as player:
             served = list(play(player, starts(games, 1, 3), world_name="babyai", max_turns=4))
-    finally:
-        server.terminate()
-        server.wait()
     here = play(
         Sampler(policy, slots=3, constrained=False, **how), starts(games, 1, 3), world_name="babyai", max_turns=4
     )

@@ -2,19 +2,12 @@
 
 import json
 import math
-import os
-import socket
-import subprocess
-import sys
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 import torch
-from transformers.utils.import_utils import is_serve_available
 
 from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.policy.prompt import chat_message
@@ -23,6 +16,7 @@ from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.server import Endpoint, ServerPlayer
 from agentprm_core.rollout import play, starts
 from tests.model import toy
+from tests.model.served_by_transformers import needs_transformers_serve, transformers_serve
 
 GAMES = [toy.game(n) for n in range(6)]
 LOCK = threading.Lock()
@@ -243,34 +237,12 @@ def test_an_answer_of_another_kind_is_shown(toy_engine):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not is_serve_available(), reason="transformers serve is not installed: pip install openai")
+@needs_transformers_serve
 def test_transformers_serve_says_what_the_sampler_says(toy_engine, tmp_path):
     policy = toy.policy()
     save_checkpoint(policy.model, policy.tokenizer, tmp_path / "policy")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(tmp_path / "policy")]
-    options = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    server = subprocess.Popen([*command, *options], env={**os.environ, "HF_HUB_OFFLINE": "1"})
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health", server)
-        there = Endpoint(url=f"http://127.0.0.1:{port}/v1", model=str(tmp_path / "policy"), speech="text")
+    with transformers_serve(tmp_path / "policy") as address:
+        there = Endpoint(url=address, model=str(tmp_path / "policy"), speech="text")
         here = Sampler(policy, slots=3, context=512, temperature=0.0, constrained=False, max_action_tokens=8)
         with ServerPlayer(there, seats=2, context=512, temperature=0.0, max_action_tokens=8) as player:
             assert played(player, toy_engine, GAMES[:3]) == played(here, toy_engine, GAMES[:3])
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _wait_for(url, process, seconds=300):
-    for _ in range(seconds):
-        assert process.poll() is None, "the server ended"
-        try:
-            if httpx.get(url).is_success:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(1)
-    raise AssertionError(f"{url} did not come up in {seconds} s")
