@@ -176,7 +176,7 @@ def written(card: Mapping) -> str:
         "demonstration and as a yardstick. It knows the words of its world and nothing else.",
         "",
         f"- **Trained by** `{trained['command']}` at commit `{trained['commit']}`, seed {trained['seed']}: "
-        f"{trained['demonstrations']:,} demonstrations, then {trained['iterations']} iterations of "
+        f"{trained['demonstrations']:,} demonstrations, then {_iterations(trained['iterations'])} of "
         f"{trained['rollouts']:,} rollouts, critic `{trained['critic']}`, method `{trained['method']}`, on "
         f"{trained['games']} games.",
         *(
@@ -201,6 +201,10 @@ def written(card: Mapping) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _iterations(number: int) -> str:
+    return "1 iteration" if number == 1 else f"{number} iterations"
 
 
 def _row(row: Mapping) -> list[str]:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from agentprm_core.datasets import atomic_write, games_from_table
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, require_world
-from agentprm_core.policy.shipped import is_shipped
+from agentprm_core.policy.shipped import PREFIX, is_shipped
 from agentprm_core.search.decoding_config import DecodingConfig, decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES, Game
@@ -171,7 +171,7 @@ def _named(value: str) -> tuple[str, Path]:
     if equals:
         return name, Path(path)
     if is_shipped(value):
-        return value, Path(value)
+        return value.removeprefix(PREFIX), Path(value)  # short: it labels bars
     parts = Path(value).resolve().parts[-2:]
     return " ".join(parts).replace("prm ", "PRM "), Path(value)
 
