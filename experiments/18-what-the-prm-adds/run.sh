@@ -3,3 +3,8 @@
 sh experiments/run adds seed=1 -- prm@1 &&
   python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --games data/games \
     --split seen,unseen --limit 200 --searches best_of_16,beam_1x16 --prior 0.1,0 --threads 1 --keep data/placebo/kept --json
+# Then the update, by each scorer: a campaign of one thread.
+sh experiments/run adds-update compute.threads=1 &&
+  python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1 &&
+  python -m benchmarks.updates --campaign . --keep data/updates --placebo data/placebo/1 \
+    --arms prm,untrained_likelihood,constant,placebo,rft,demonstrations --json
