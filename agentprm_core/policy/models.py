@@ -45,7 +45,10 @@ class CheckpointError(DataError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A language model and how to speak with it. A PRM is one too: its model scores tokens, it predicts none."""
+    """A language model and how to speak with it. A PRM is one too: its model scores tokens, it predicts none.
+
+    One that was loaded to play (``plays``) may have a :class:`agentprm_core.policy.playing.PlayingLlama` as its model.
+    """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase

@@ -124,7 +124,7 @@ def cut(rows: Sequence[int] | np.ndarray, lengths: Sequence[int], batch_tokens: 
 
 @dataclass(frozen=True)
 class Fork:
-    """The branches of a block: its tokens read a trunk and themselves, and there are few of them to many of the trunks.
+    """What a block with branches needs to attend in two parts: its trunks, and its branches over whole rows.
 
     ``T`` tokens of the longest trunk, ``Q`` tokens of the row that has most on branches.
     """
@@ -226,24 +226,18 @@ def _blocks(rows, places, lengths, starts) -> tuple[list[Block], np.ndarray]:
         index = _padded([np.arange(starts[row], starts[row] + lengths[row]) for row in members])
         trunks = [index[b, : rows[row].trunk] for b, row in enumerate(members)]
         branches = [np.arange(rows[row].trunk, lengths[row]) for row in members]
-        fork, parts = None, trunks
+        fork, parts = None, list(trunks)
         if any(map(len, branches)):
-            segment, sees = (_padded([places[row][of] for row in members], fill) for of, fill in _UNSEEN)
-            padded = (_padded(trunks), _padded(branches, 0), segment, sees)
-            fork, parts = (
-                Fork(*map(torch.from_numpy, padded)),
-                [*trunks, *(index[b, at] for b, at in enumerate(branches))],
-            )
+            segment = _padded([places[row]["segment"] for row in members], -1)
+            sees = _padded([places[row]["sees"] for row in members], 0)
+            fork = Fork(*map(torch.from_numpy, (_padded(trunks), _padded(branches, 0), segment, sees)))
+            parts += [index[b, at] for b, at in enumerate(branches)]
         widths = np.repeat([len(max(of, key=len)) for of in (trunks, branches)], len(members))
         for part, begin in zip(parts, before + np.cumsum(widths) - widths):
             back[part] = begin + np.arange(len(part))
         before += widths.sum()
         blocks.append(Block(torch.from_numpy(index), fork))
     return blocks, back
-
-
-_UNSEEN = (("segment", -1), ("sees", 0))
-"""What is known of a token's place, and what stands for it on padding."""
 
 
 def _padded(parts: Sequence[np.ndarray], fill: int | None = None) -> np.ndarray:

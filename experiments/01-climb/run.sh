@@ -4,6 +4,6 @@ sh experiments/run climb
 sh experiments/run climb-2 seed=2
 sh experiments/run climb-rft rft
 sh experiments/run climb-dpo online_dpo
-# The control: as many steps on the demonstrations alone.
+# The control: as many steps on the demonstrations alone. The shorter one is an arm of experiment 18.
 sh experiments/run climb-1-thread compute.threads=1 &&
   python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --steps 2520 --json
