@@ -58,15 +58,15 @@ def _locks(tmp: Path) -> Iterator[str]:
 
 def _lock_file(repo: Repo, path: Path) -> Iterator[str]:
     """Without it DVC finds in its run cache what each stage wrote."""
-    if _is_whole(path):
+    if is_whole(path):
         return
     with repo.lock:
-        if not _is_whole(path):
+        if not is_whole(path):
             path.unlink()
             yield f"{path}: DVC was killed while it wrote it; what stages wrote comes back from the cache"
 
 
-def _is_whole(path: Path) -> bool:
+def is_whole(path: Path) -> bool:
     """A stage of which outs are missing is one that DVC runs again; half an md5 is an error to it."""
     try:
         text = path.read_text()

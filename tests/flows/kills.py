@@ -27,6 +27,8 @@ import psutil
 import pyarrow.parquet as pq
 import yaml
 
+from flows.mend import is_whole
+
 ROOT = Path(__file__).parents[2]
 _RUN = """import sys; from pathlib import Path; from flows.mend import mend; from dvc.cli import main
 mend(Path()); sys.exit(main(["repro"]))"""
@@ -101,7 +103,7 @@ def campaigns(
     assert _run(alone, env, None)
     longest = span * (time.monotonic() - begun)
     expected, tally, draw = _outs(alone), Tally(), random.Random(seed)
-    places = {stage: [out["path"] for out in said["outs"]] for stage, said in _locked(alone).items()}
+    places = {stage: [out["path"] for out in said["outs"]] for stage, said in locked(alone).items()}
     while tally.kills < kills:
         tally.campaigns += 1
         folder, before, here = copied(fresh, tally.campaigns), {}, 0
@@ -109,7 +111,7 @@ def campaigns(
             here += 1
             tally.lost_episodes += _lost(folder, before, places)
             before = _portions(folder)
-            print(f"kill {tally.kills}: campaign {tally.campaigns}, {len(_locked(folder))} stages are done", flush=True)
+            print(f"kill {tally.kills}: campaign {tally.campaigns}, {len(locked(folder))} stages are done", flush=True)
         tally.lost_episodes += _lost(folder, before, places)
         found = _outs(folder)
         wrong = [
@@ -147,13 +149,22 @@ def _run(folder: Path, env: Mapping[str, str], until: float | None, tally: Tally
     return True
 
 
-def _locked(folder: Path) -> dict:
+def locked(folder: Path) -> dict:
+    """The stages in DVC's lock file; none where a kill came while DVC wrote it, as the next start takes it away."""
     lock = folder / "dvc.lock"
-    return yaml.safe_load(lock.read_text())["stages"] if lock.exists() else {}
+    return yaml.safe_load(lock.read_text())["stages"] if lock.exists() and is_whole(lock) else {}
+
+
+def ended(folder: Path, places: Mapping[str, list[str]]) -> set[str]:
+    """Stages that DVC does not run again: in its lock file, or in its run cache where a kill tore that file."""
+    cached = set()
+    for entry in (folder / ".dvc" / "cache" / "runs").glob("*/*/*"):
+        cached |= {out["path"] for out in (yaml.safe_load(entry.read_text()) or {}).get("outs", ())}
+    return {*locked(folder), *(stage for stage, outs in places.items() if cached.issuperset(outs))}
 
 
 def _outs(folder: Path) -> dict[str, str]:
-    return {out["path"]: out["md5"] for stage in _locked(folder).values() for out in stage["outs"]}
+    return {out["path"]: out["md5"] for stage in locked(folder).values() for out in stage["outs"]}
 
 
 def _portions(folder: Path) -> dict[Path, tuple[Stamp, int]]:
@@ -168,7 +179,7 @@ def _portions(folder: Path) -> dict[Path, tuple[Stamp, int]]:
 def _lost(folder: Path, before: Mapping[Path, tuple[Stamp, int]], places: Mapping[str, list[str]]) -> int:
     """Episodes that were finished and have to be played again, or were: portions that were there ``before`` and are
     another file now, or none though their stage has not ended; and outs of such a stage that has no portions."""
-    done, lost = _locked(folder), 0
+    done, lost = ended(folder, places), 0
     for path, (stamp, episodes) in before.items():
         over = path.relative_to(folder / ".scratch").parts[0] in done
         lost += episodes if (_stamp(path) != stamp if path.exists() else not over) else 0
