@@ -14,6 +14,20 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a world says to a chat model beside its observations."""
+
+    instruction: str = ""
+    """What the first message begins with."""
+    lists_commands: bool = True
+    """Whether every message lists the admissible commands."""
+
+
+NO_PROMPT = Prompt()
+"""Of a model that reads no instructions."""
+
+
+@dataclass(frozen=True, slots=True)
 class Game:
     """One task in one world: everything that the world needs to play it."""
 

@@ -52,7 +52,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """All three tables."""
     torch.set_num_threads(args.threads)
     spec = world_spec(args.world)
-    policy = load_checkpoint(args.model, instruction=spec.instruction)
+    policy = load_checkpoint(args.model, prompt=spec.prompt)
     games = spec.generate(args.games, args.seed, "unseen")
     greedy = played(policy, games, args, temperature=0.0)
     draws = random.Random(args.seed)
@@ -81,7 +81,7 @@ def talk(policy: Checkpoint, episode: Episode, last: int) -> Talk:
     """The conversation up to what the world says at turn ``last``."""
     said: Talk = []
     for number, turn in enumerate(episode.turns[: last + 1]):
-        asked = chat_message(turn.observation, number == 0, turn.admissible, policy.renderer.instruction)
+        asked = chat_message(turn.observation, number == 0, turn.admissible, policy.renderer.prompt)
         said += [{"role": "user", "content": asked}]
         said += [{"role": "assistant", "content": chat_reply(turn.action, turn.reason)}] if number < last else []
     return said

@@ -169,7 +169,7 @@ def run(args: argparse.Namespace) -> dict:
     """Play and print what the command line says; returns the JSON object."""
     torch.set_num_threads(args.threads)
     how = {"device": args.device, "dtype": playing_dtype(args.device, args.precision)}
-    policy = load_checkpoint(args.policy, instruction=world_spec(args.world).instruction, **how)
+    policy = load_checkpoint(args.policy, prompt=world_spec(args.world).prompt, **how)
     prms = {PRM: load_checkpoint(args.prm, kind="prm", **how)}
     if args.placebo:
         prms[PLACEBO] = load_checkpoint(args.placebo, kind="prm", **how)

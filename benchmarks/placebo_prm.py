@@ -62,7 +62,7 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     trained = train_on_labels(config, given, permuted(train[:limit], given.seed), held_out, loss="bce")
     trainee = given.trainee
     with atomic_write(out) as folder:
-        told = {"instruction": trainee.renderer.instruction, "world": world_spec(given.play.world).name}
+        told = {"prompt": trainee.renderer.prompt, "world": world_spec(given.play.world).name}
         save_checkpoint(trained.model, trainee.tokenizer, folder, kind="prm", **told)
     tokens = given.hardware.pass_tokens
     figures = ranked(trained.model, trainee.renderer, held_out, batch_tokens=tokens, seed=given.seed)

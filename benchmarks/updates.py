@@ -78,7 +78,7 @@ def updated(config: Config, given: Given, chosen: Sequence[Episode]) -> Checkpoi
     folder = given.scratch / "policy"
     if not folder.exists():
         model = imitate(config, given, chosen, 0.0).model
-        told = {"instruction": given.trainee.renderer.instruction, "world": world_spec(given.play.world).name}
+        told = {"prompt": given.trainee.renderer.prompt, "world": world_spec(given.play.world).name}
         with atomic_write(folder) as aside:
             save_checkpoint(model, given.trainee.tokenizer, aside, **told)
     return load_checkpoint(folder, device=given.device)

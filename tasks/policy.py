@@ -29,7 +29,7 @@ def work(stage: Stage) -> None:
         return
     updated = method_module(config.name).update(config, data)
     curve = updated.figures.pop("curve")
-    told = {"instruction": data.trainee.renderer.instruction, "world": world_spec(data.play.world).name}
+    told = {"prompt": data.trainee.renderer.prompt, "world": world_spec(data.play.world).name}
     with atomic_write(layout.policy(i)) as folder:
         digest = save_checkpoint(updated.model, data.trainee.tokenizer, folder, **told)
     write_json(curve, layout.PLOTS / f"policy-{i}.json")

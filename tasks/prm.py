@@ -27,7 +27,7 @@ def work(stage: Stage) -> None:
     trained = critic_module(config.name).train(config, data)
     trainee, figures = data.trainee, trained.figures
     with atomic_write(layout.prm(i)) as folder:
-        told = {"instruction": trainee.renderer.instruction, "world": world_spec(data.play.world).name}
+        told = {"prompt": trainee.renderer.prompt, "world": world_spec(data.play.world).name}
         save_checkpoint(trained.model, trainee.tokenizer, folder, kind="prm", **told)
     curve = figures.pop("curve")
     write_json(curve, layout.PLOTS / f"prm-{i}.json")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import chat_message, chat_reply, hindsight
-from agentprm_core.types import Episode, Game
+from agentprm_core.types import Episode, Game, Prompt
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import WorldSpec, listed_commands
 from agentprm_core.worlds.demonstrations import demonstrate
@@ -110,58 +110,58 @@ def _tell(spec: WorldSpec, game: Game, draws: random.Random) -> Dialogue:
         knowledge=1.0,
         corrupt=wandering,
     )
-    messages = _KINDS[kind](episode, game.goal, spec.instruction, draws) if episode.won or wandering else ()
+    messages = _KINDS[kind](episode, game.goal, spec.prompt, draws) if episode.won or wandering else ()
     return Dialogue(spec.name, kind, messages)
 
 
-def told(episode: Episode, goal: str, instruction: str, steering: bool = False) -> list[Message]:
+def told(episode: Episode, goal: str, prompt: Prompt, steering: bool = False) -> list[Message]:
     """The episode as user and assistant say it, with a reason for each command."""
     messages = []
     for number, turn in enumerate(episode.turns):
-        asked = chat_message(turn.observation, number == 0, turn.admissible, instruction, steering)
+        asked = chat_message(turn.observation, number == 0, turn.admissible, prompt, steering)
         reply = chat_reply(turn.action, turn.reason or reason_for(goal, turn.action))
         messages += [Message("user", asked), Message("assistant", reply, taught=True)]
     return messages
 
 
-def _play(episode: Episode, goal: str, instruction: str, draws: random.Random) -> tuple[Message, ...]:
-    return tuple(told(episode, goal, instruction))
+def _play(episode: Episode, goal: str, prompt: Prompt, draws: random.Random) -> tuple[Message, ...]:
+    return tuple(told(episode, goal, prompt))
 
 
-def _action_only(episode: Episode, goal: str, instruction: str, draws: random.Random) -> tuple[Message, ...]:
+def _action_only(episode: Episode, goal: str, prompt: Prompt, draws: random.Random) -> tuple[Message, ...]:
     messages = [Message("system", ACTION_ONLY)]
-    for asked, turn in zip(told(episode, goal, instruction)[::2], episode.turns):
+    for asked, turn in zip(told(episode, goal, prompt)[::2], episode.turns):
         messages += [asked, Message("assistant", f"ACTION:\n{turn.action}", taught=True)]
     return tuple(messages)
 
 
-def _forbidden(episode: Episode, goal: str, instruction: str, draws: random.Random) -> tuple[Message, ...]:
+def _forbidden(episode: Episode, goal: str, prompt: Prompt, draws: random.Random) -> tuple[Message, ...]:
     last = draws.randrange(episode.length)
-    turn, before = episode.turns[last], _untaught(told(episode, goal, instruction)[: 2 * last + 1])
-    listed = listed_commands(turn.admissible)
+    turn, before = episode.turns[last], _untaught(told(episode, goal, prompt)[: 2 * last + 1])
+    listed = listed_commands(turn.admissible) if prompt.lists_commands else []
     if turn.action not in listed or len(listed) < 2:
-        return _play(episode, goal, instruction, draws)
+        return _play(episode, goal, prompt, draws)
     instead = listed[(listed.index(turn.action) + 1) % len(listed)]
     rule = Message("system", FORBIDDEN.format(command=turn.action))
     reply = chat_reply(instead, "The first choice is forbidden.")
     return (rule, *before, Message("assistant", reply, taught=True))
 
 
-def _hindsight(episode: Episode, goal: str, instruction: str, draws: random.Random) -> tuple[Message, ...]:
+def _hindsight(episode: Episode, goal: str, prompt: Prompt, draws: random.Random) -> tuple[Message, ...]:
     last = draws.randrange(episode.length)
-    before, turn = _untaught(told(episode, goal, instruction)[: 2 * last + 1]), episode.turns[last]
+    before, turn = _untaught(told(episode, goal, prompt)[: 2 * last + 1]), episode.turns[last]
     question = Message("user", before[-1].content + hindsight(turn.action))
     reply = Message("assistant", f"REASON:\n{reason_for(goal, turn.action)}", taught=True)
     return (*before[:-1], question, reply)
 
 
-def _steered(episode: Episode, goal: str, instruction: str, draws: random.Random) -> tuple[Message, ...]:
-    return tuple(told(episode, goal, instruction, steering=True))
+def _steered(episode: Episode, goal: str, prompt: Prompt, draws: random.Random) -> tuple[Message, ...]:
+    return tuple(told(episode, goal, prompt, steering=True))
 
 
-def _recall(episode: Episode, goal: str, instruction: str, draws: random.Random) -> tuple[Message, ...]:
+def _recall(episode: Episode, goal: str, prompt: Prompt, draws: random.Random) -> tuple[Message, ...]:
     last = draws.randrange(episode.length)
-    before = _untaught(told(episode, goal, instruction)[: 2 * last + 2])
+    before = _untaught(told(episode, goal, prompt)[: 2 * last + 2])
     return (*before, Message("user", RECALL), Message("assistant", goal, taught=True))
 
 
@@ -170,7 +170,7 @@ def _untaught(messages: Sequence[Message]) -> list[Message]:
     return [Message(message.role, message.content) for message in messages]
 
 
-_KINDS: dict[str, Callable[[Episode, str, str, random.Random], tuple[Message, ...]]] = {
+_KINDS: dict[str, Callable[[Episode, str, Prompt, random.Random], tuple[Message, ...]]] = {
     "play": _play,
     "action_only": _action_only,
     "forbidden": _forbidden,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +22,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.playing import is_plain, load_playing
 from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.shipped import is_shipped, shipped
+from agentprm_core.types import NO_PROMPT, Prompt
 from agentprm_core.worlds import world_spec
 
 if TYPE_CHECKING:
@@ -136,14 +137,14 @@ def load_checkpoint(
     kind: str = "policy",
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
-    instruction: str = "",
+    prompt: Prompt = NO_PROMPT,
     revision: str | None = None,
     plays: bool = False,
 ) -> Checkpoint:
     """The policy or PRM at ``source``: a checkpoint folder (full or PEFT adapter), ``shipped:NAME``, or a Hugging Face
     id.
 
-    ``instruction``: the world's, for a model that comes without one of ours (a published chat model). ``revision``: the
+    ``prompt``: the world's, for a model that comes without one of ours (a published chat model). ``revision``: the
     commit of a model by its id; of a folder, the digest that its weights must have. ``plays``: it will only play and
     score; then a model of ours is read without transformers' classes (:mod:`agentprm_core.policy.playing`).
 
@@ -177,9 +178,13 @@ def load_checkpoint(
     embedded = embedding_of(model).num_embeddings
     if embedded < len(tokenizer):
         raise CheckpointError(f"{source}: the model embeds {embedded} tokens, its tokenizer has {len(tokenizer)}")
-    renderer = make_renderer(tokenizer, manifest.get("instruction", instruction))
+    renderer = make_renderer(tokenizer, _told(manifest) if manifest else prompt)
     world = manifest.get("world", "")
     return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest or _pinned(source, revision), world)
+
+
+def _told(manifest: dict[str, Any]) -> Prompt:
+    return Prompt(manifest.get("instruction", ""), manifest.get("lists_commands", True))
 
 
 def _tokenizer(source: str | Path, revision: str | None, plain: bool) -> PreTrainedTokenizerBase:
@@ -274,11 +279,11 @@ def save_checkpoint(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
     kind: str = "policy",
-    instruction: str = "",
+    prompt: Prompt = NO_PROMPT,
     world: str = "",
 ) -> str:
     """Write a checkpoint folder and return its digest. Make it appear whole: ``datasets.atomic_write``. ``world``: the
-    name of the one it was trained in."""
+    name of the one it was trained in, ``prompt``: what that one says to a chat model."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
@@ -287,7 +292,7 @@ def save_checkpoint(
         "kind": kind,
         "tokenizer": tokenizer_digest(tokenizer),
         "base": peft["default"].base_model_name_or_path if peft else None,
-        "instruction": instruction,
+        **asdict(prompt),
         "world": world,
     }
     if peft:

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from agentprm_core.errors import DataError
-from agentprm_core.types import Turn
+from agentprm_core.types import NO_PROMPT, Prompt, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -66,8 +66,8 @@ class Renderer:
     """Tokens between an observation and the action."""
     after_action: tuple[int, ...]
     """Tokens that end an action. The first of them is the stop token."""
-    instruction: str = ""
-    """What the first message of the ``chat`` format begins with: the world's (``WorldSpec.instruction``)."""
+    prompt: Prompt = NO_PROMPT
+    """What the messages of the ``chat`` format say beside the observations: the world's (``WorldSpec.prompt``)."""
     steering: bool = False
     """Whether the first message also asks to explore: for playing only (:meth:`steered`)."""
     _encode: Callable[[str], tuple[int, ...]] = field(init=False, repr=False, compare=False)
@@ -99,7 +99,7 @@ class Renderer:
     def observation(self, text: str, first: bool, admissible: Sequence[str] = ()) -> tuple[int, ...]:
         """Tokens of one observation, up to and with the mark after which the policy writes."""
         if self.format == "chat":
-            text = chat_message(text, first, admissible, self.instruction, self.steering)
+            text = chat_message(text, first, admissible, self.prompt, self.steering)
         return (self.opening if first else self.before_observation) + self._encode(text) + self.before_action
 
     def action(self, action: str, reason: str = "") -> tuple[int, ...]:
@@ -182,11 +182,12 @@ def _encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, .
 
 
 def chat_message(
-    observation: str, first: bool, admissible: Sequence[str], instruction: str, steering: bool = False
+    observation: str, first: bool, admissible: Sequence[str], prompt: Prompt, steering: bool = False
 ) -> str:
     """What the user says at a turn, in the ``chat`` format. Without admissible commands any text is one."""
-    opening = f"{instruction} {_FORM}".lstrip() + _STEERING * steering if first else ""
-    listed = "\n\nAdmissible commands:\n" + "\n".join(admissible) if admissible else ""
+    opening = f"{prompt.instruction} {_FORM}".lstrip() + _STEERING * steering if first else ""
+    lists = admissible and prompt.lists_commands
+    listed = "\n\nAdmissible commands:\n" + "\n".join(admissible) if lists else ""
     return f"{opening}{observation}{listed}"
 
 
@@ -206,9 +207,9 @@ def parse_reply(text: str) -> tuple[str, str]:
     return (reason.group(1) if reason else ""), (action.group(1).splitlines()[0] if action else text)
 
 
-def make_renderer(tokenizer: PreTrainedTokenizerBase, instruction: str = "") -> Renderer:
-    """The renderer of ``tokenizer``: ``plain`` if it has our marks, ``chat`` if it has a chat template, whose first
-    message begins with ``instruction``.
+def make_renderer(tokenizer: PreTrainedTokenizerBase, prompt: Prompt = NO_PROMPT) -> Renderer:
+    """The renderer of ``tokenizer``: ``plain`` if it has our marks, ``chat`` if it has a chat template. ``prompt``: the
+    world's, for the latter.
 
     Raises:
         DataError: it has neither, so nobody can tell where an action starts.
@@ -222,10 +223,10 @@ def make_renderer(tokenizer: PreTrainedTokenizerBase, instruction: str = "") -> 
             f"tokenizer {tokenizer.name_or_path!r} has neither the marks {BOS} {ACT} {END} nor a chat template; choose "
             "another model.source"
         )
-    return _chat_renderer(tokenizer, instruction)
+    return _chat_renderer(tokenizer, prompt)
 
 
-def _chat_renderer(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Renderer:
+def _chat_renderer(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> Renderer:
     """Take the template apart by rendering a dialogue of four sentinels and cutting at them."""
     sentinels = ["@@first@@", "@@reply@@", "@@second@@", "@@answer@@"]
     roles = ["user", "assistant", "user", "assistant"]
@@ -260,5 +261,5 @@ def _chat_renderer(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Rend
         tuple(between_ids[cut:]),
         ids(before_action),
         tuple(between_ids[:cut]),
-        instruction,
+        prompt,
     )

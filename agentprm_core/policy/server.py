@@ -23,6 +23,7 @@ from agentprm_core.policy.prompt import ACT, BOS, END, chat_message, chat_reply,
 from agentprm_core.policy.requests import Patience, Requests
 from agentprm_core.policy.sampler import Cost
 from agentprm_core.seeding import episode_seed
+from agentprm_core.types import NO_PROMPT, Prompt
 
 SPEECH = {"text": "/completions", "chat": "/chat/completions"}
 
@@ -37,8 +38,8 @@ class Endpoint:
     """As the server knows it: a folder, an id, or the name of a LoRA adapter."""
     speech: str
     """``text`` or ``chat``."""
-    instruction: str = ""
-    """The world's, at the beginning of a ``chat``."""
+    prompt: Prompt = NO_PROMPT
+    """The world's, for a ``chat``."""
     api_key: str | None = None
     patience: Patience = field(default_factory=Patience)
     log_probs: bool = False
@@ -68,7 +69,7 @@ class Servers:
         """``policy`` there, under :func:`served_name`, in the form of its own prompts, with log-probabilities."""
         renderer, (first, *others) = policy.renderer, self.urls
         speech = "chat" if renderer.format == "chat" else "text"
-        how = {"instruction": renderer.instruction, "steering": renderer.steering, "also": tuple(others)}
+        how = {"prompt": renderer.prompt, "steering": renderer.steering, "also": tuple(others)}
         return Endpoint(first, served_name(policy.digest), speech, api_key=self.api_key, log_probs=True, **how)
 
 
@@ -141,7 +142,7 @@ class ServerPlayer:
         text = observation
         if self._endpoint.speech == "chat":
             text = chat_message(
-                observation, not state.messages, admissible, self._endpoint.instruction, self._endpoint.steering
+                observation, not state.messages, admissible, self._endpoint.prompt, self._endpoint.steering
             )
         if state.tokens + len(text) + self._max_action_tokens > self._context:
             return False

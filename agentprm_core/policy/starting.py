@@ -112,7 +112,7 @@ def starting_policy(
 ) -> Checkpoint:
     """The policy before it has seen a demonstration."""
     if isinstance(model, PublishedModel):
-        where = {"instruction": spec.instruction, "revision": model.revision}
+        where = {"prompt": spec.prompt, "revision": model.revision}
         policy = load_checkpoint(model.source, device=device, **where)
         return with_lora(policy, model.lora, model.revision) if model.lora else policy
     texts = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
 from agentprm_core.errors import DataError
-from agentprm_core.types import Game
+from agentprm_core.types import Game, Prompt
 
 OPEN = "…"
 """Stands for free text in an admissible command that is a template: ``search[…]``."""
@@ -130,6 +130,9 @@ class WorldSpec:
     """What ``Game.kind`` may be: tables break success down by it."""
     instruction: str
     """One sentence that tells a chat model where it is and what to do."""
+    lists_commands: bool = True
+    """Whether a chat model is also told the admissible commands, at every turn. Not where the instruction and the
+    observations say what can be done: long lists are most of what such a model would read."""
     expert: Callable[[World, Game, int, float], Expert] | None = None
     """(the world that is played, game, seed, knowledge in [0, 1]) → who demonstrates; None: nobody can."""
     load: Callable[[Path, str, int | None], list[Game]] | None = None
@@ -161,6 +164,11 @@ class WorldSpec:
     the next ``step`` of that command reads, so that the answers to several are waited for at once."""
     members: Mapping[str, WorldSpec] = field(default_factory=dict)
     """Of a mixture (:mod:`agentprm_core.worlds.mixture`): ``Game.world`` → the spec of the world it is of."""
+
+    @property
+    def prompt(self) -> Prompt:
+        """What a chat model is told."""
+        return Prompt(self.instruction, self.lists_commands)
 
     def of(self, game: Game) -> WorldSpec:
         """The spec that ``game`` is played by: a mixture's is its member's."""

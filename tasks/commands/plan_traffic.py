@@ -83,14 +83,14 @@ def _counted(params: Params, episodes: list[Episode]) -> tuple[ModelShape, float
         shape = shape_of(model.source)
         if not Path(model.source).is_dir():
             said = [
-                (chat_message(t.observation, n == 0, t.admissible, spec.instruction), chat_reply(t.action, ""))
+                (chat_message(t.observation, n == 0, t.admissible, spec.prompt), chat_reply(t.action, ""))
                 for e in episodes
                 for n, t in enumerate(e.turns)
             ]
             replies = sum(len(reply) for _, reply in said) / CHARACTERS
             return shape, replies + sum(len(asked) for asked, _ in said) / CHARACTERS, replies
         tokenizer = AutoTokenizer.from_pretrained(model.source)
-    renderer = make_renderer(tokenizer, spec.instruction)
+    renderer = make_renderer(tokenizer, spec.prompt)
     rendered = [renderer.episode(episode.turns) for episode in episodes]
     return shape, sum(len(r.input_ids) for r in rendered), sum(sum(r.is_action) for r in rendered)
 

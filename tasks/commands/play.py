@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agentprm_core.one_game import Minds, OneGame
     from agentprm_core.policy.models import Checkpoint
     from agentprm_core.search.decoding_config import DecodingConfig
-    from agentprm_core.types import Game
+    from agentprm_core.types import Game, Prompt
     from agentprm_core.worlds import WorldSpec
 
 AGENT = "shipped:households"
@@ -91,7 +91,7 @@ def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
     if arguments.server:
         world = arguments.world or (prm.world if prm else "") or "alfworld"
         spec = world_spec(world)
-        policy, context = _endpoint(arguments, spec.instruction), arguments.context
+        policy, context = _endpoint(arguments, spec.prompt), arguments.context
     else:
         policy = _policy(arguments)
         world = arguments.world or policy.world or "alfworld"
@@ -112,15 +112,15 @@ def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
 
 
 def _policy(arguments: argparse.Namespace) -> Checkpoint:
-    """With the world's instruction, for a language model that has none of its own."""
+    """With the world's prompt, for a language model that has none of its own."""
     from agentprm_core.policy.models import load_checkpoint
     from agentprm_core.worlds import world_spec
 
-    instruction = world_spec(arguments.world or "alfworld").instruction
-    return load_checkpoint(arguments.policy, plays=True, device=arguments.device, instruction=instruction)
+    prompt = world_spec(arguments.world or "alfworld").prompt
+    return load_checkpoint(arguments.policy, plays=True, device=arguments.device, prompt=prompt)
 
 
-def _endpoint(arguments: argparse.Namespace, instruction: str):
+def _endpoint(arguments: argparse.Namespace, prompt: Prompt):
     from agentprm_core.policy.requests import Patience
     from agentprm_core.policy.server import Endpoint
     from tasks.commands.standalone import API_KEY
@@ -129,7 +129,7 @@ def _endpoint(arguments: argparse.Namespace, instruction: str):
         arguments.server,
         arguments.model,
         arguments.speech,
-        instruction=instruction,
+        prompt=prompt,
         api_key=os.environ.get(API_KEY),
         patience=Patience(timeout_s=60.0, retries=2),  # somebody is waiting
     )

@@ -79,7 +79,7 @@ def _cast(source: Path, folder: Path, kind: str, world: str) -> dict:
     of = load_checkpoint(source, kind=kind)
     if of.world not in ("", world):
         raise DataError(f"{source}: trained in the world {of.world}, and params.yaml says {world}")
-    told = {"kind": kind, "instruction": of.renderer.instruction, "world": world}
+    told = {"kind": kind, "prompt": of.renderer.prompt, "world": world}
     small = cast(Any, of.model).to(torch.bfloat16)  # whose type transformers' wrapper hides
     digest = save_checkpoint(small, of.tokenizer, folder, **told)
     size = (folder / "model.safetensors").stat().st_size

@@ -160,7 +160,7 @@ def _iteration(data: Path, game: Game, asked: int | None) -> int:
 def _loaded(path: Path, world: str, kind: str) -> Checkpoint:
     """A checkpoint that may play in this world. Raises DataError for one that was trained in another."""
     spec = world_spec(world)
-    loaded = load_checkpoint(path, plays=True, kind=kind, instruction=spec.instruction)
+    loaded = load_checkpoint(path, plays=True, kind=kind, prompt=spec.prompt)
     require_world(loaded, path, spec.name)
     return loaded
 

@@ -61,7 +61,7 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     """The checkpoint's digest, how it is to play, and what plays so."""
     how = {"device": arguments.device, "dtype": playing_dtype(arguments.device, arguments.precision)}
     spec = world_spec(arguments.world)
-    policy = load_checkpoint(arguments.policy, plays=True, instruction=spec.instruction, **how)
+    policy = load_checkpoint(arguments.policy, plays=True, prompt=spec.prompt, **how)
     prm = load_checkpoint(arguments.prm, plays=True, kind="prm", **how) if arguments.prm else None
     for source, checkpoint in ((arguments.policy, policy), (arguments.prm, prm)):
         if checkpoint is not None:
@@ -78,9 +78,8 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
 
 def _served(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     """The same of a policy behind a server, by the name it has there. Nobody constrains what it says."""
-    instruction = world_spec(arguments.world).instruction
     first, *others = arguments.server
-    who = {"instruction": instruction, "api_key": os.environ.get(API_KEY), "also": tuple(others)}
+    who = {"prompt": world_spec(arguments.world).prompt, "api_key": os.environ.get(API_KEY), "also": tuple(others)}
     there = Endpoint(first, arguments.model, arguments.speech, **who)
     search = search_from(arguments, arguments.context, DecodingConfig(arguments.method))
     free = replace(search, settings=replace(search.settings, constrained=False))

@@ -8,7 +8,7 @@ from agentprm_core.chat import dialogues
 from agentprm_core.chat.dialogues import ACTION_ONLY, RECALL, SHARES, make_dialogues, reason_for, told
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import chat_message, hindsight, parse_reply
-from agentprm_core.types import Episode, Turn
+from agentprm_core.types import Episode, Prompt, Turn
 
 GOAL = "take the mug"
 TURNS = (
@@ -19,7 +19,7 @@ EPISODE = Episode("game", 0, 1, TURNS, won=True)
 
 
 def dialogue(kind, seed=0):
-    return dialogues._KINDS[kind](EPISODE, GOAL, "You act.", random.Random(seed))
+    return dialogues._KINDS[kind](EPISODE, GOAL, Prompt("You act."), random.Random(seed))
 
 
 def test_a_reason_names_what_task_and_command_share():
@@ -31,7 +31,7 @@ def test_a_reason_names_what_task_and_command_share():
 def test_an_episode_is_told_as_the_pipeline_tells_it():
     messages = dialogue("play")
     assert [m.role for m in messages] == ["user", "assistant"] * 2
-    assert messages[0].content == chat_message(TURNS[0].observation, True, TURNS[0].admissible, "You act.")
+    assert messages[0].content == chat_message(TURNS[0].observation, True, TURNS[0].admissible, Prompt("You act."))
     assert [m.taught for m in messages] == [False, True] * 2
     assert [parse_reply(m.content)[1] for m in messages[1::2]] == [turn.action for turn in TURNS]
 
@@ -52,7 +52,14 @@ def test_a_forbidden_command_is_not_used(seed):
 
 def test_where_nothing_else_is_listed_nothing_is_forbidden():
     alone = Episode("game", 0, 1, (TURNS[0]._replace(admissible=("go to shelf 1",)),), won=True)
-    assert dialogues._forbidden(alone, GOAL, "", random.Random(0)) == tuple(told(alone, GOAL, ""))
+    assert dialogues._forbidden(alone, GOAL, Prompt(), random.Random(0)) == tuple(told(alone, GOAL, Prompt()))
+
+
+def test_where_no_command_is_listed_nothing_is_forbidden():
+    unlisted = Prompt("You act.", lists_commands=False)
+    messages = dialogues._forbidden(EPISODE, GOAL, unlisted, random.Random(0))
+    assert messages == tuple(told(EPISODE, GOAL, unlisted))
+    assert all("Admissible" not in message.content for message in messages)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerFast
 
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
-from agentprm_core.types import Turn
+from agentprm_core.types import Prompt, Turn
 from agentprm_core.worlds import world_spec
 from tests.chat import byte_tokenizer
 
@@ -106,13 +106,20 @@ def test_positions_point_at_the_action_and_its_end(words):
 
 
 def test_the_chat_format_is_the_template_of_the_tokenizer(bytes_with_template):
-    renderer = make_renderer(bytes_with_template, "You act in a household to finish a task.")
+    renderer = make_renderer(bytes_with_template, Prompt("You act in a household to finish a task."))
     rendered = renderer.episode([turn(ROOM, COMMANDS[0], "why"), turn(ARRIVE, COMMANDS[1], "so")])
     text = bytes_with_template.decode(rendered.input_ids)
     assert text.startswith("<|im_start|>user\nYou act in a household to finish a task. At every turn")
     assert "Admissible commands:\ngo to cabinet 2\n" in text
     assert "<|im_start|>assistant\nREASON:\nwhy\nACTION:\ngo to cabinet 2<|im_end|>\n<|im_start|>user\n" in text
     assert bytes_with_template.convert_tokens_to_ids("<|im_end|>") == renderer.stop_token
+
+
+def test_a_world_whose_texts_say_what_can_be_done_lists_no_commands(bytes_with_template):
+    renderer = make_renderer(bytes_with_template, Prompt("You solve a problem.", lists_commands=False))
+    rendered = renderer.episode([turn(ROOM, COMMANDS[0], "why"), turn(ARRIVE, COMMANDS[1], "so")])
+    text = bytes_with_template.decode(rendered.input_ids)
+    assert "Admissible commands" not in text and COMMANDS[0] in text
 
 
 def test_a_tokenizer_without_marks_or_template_is_refused(bytes_with_template):

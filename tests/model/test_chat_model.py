@@ -20,7 +20,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.models import CheckpointError, load_checkpoint, save_checkpoint
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.starting import Lora, PublishedModel, starting_policy, with_lora
-from agentprm_core.types import Episode, Turn
+from agentprm_core.types import Episode, Prompt, Turn
 from agentprm_core.worlds import world_spec
 from benchmarks import chat_model
 
@@ -61,10 +61,10 @@ def test_rows_are_the_templates_tokens(spoken, tokenizer):
 
 
 def test_an_episode_is_rendered_as_it_was_learnt(tokenizer):
-    renderer, goal = make_renderer(tokenizer, "You act."), "take the mug"
+    renderer, goal = make_renderer(tokenizer, Prompt("You act.")), "take the mug"
     turns = tuple(Turn(f"You see {n}.", action, LISTED, True, str(n), "why") for n, action in enumerate(LISTED))
     rendered = renderer.episode(turns)
-    said = told(Episode("g", 0, 0, turns, won=True), goal, "You act.")
+    said = told(Episode("g", 0, 0, turns, won=True), goal, Prompt("You act."))
     messages = [{"role": m.role, "content": m.content} for m in said]
     text = tokenizer.apply_chat_template(messages, tokenize=False)
     assert rendered.input_ids == tokenizer.encode(text, add_special_tokens=False)
@@ -174,7 +174,7 @@ def test_answers_together_are_those_one_by_one(folder):
 
 
 def test_a_state_is_asked_as_the_pipeline_asks(folder):
-    policy = load_checkpoint(folder, instruction="You act.")
+    policy = load_checkpoint(folder, prompt=Prompt("You act."))
     turns = tuple(Turn(f"You see {n}.", action, LISTED, True, str(n), "why") for n, action in enumerate(LISTED))
     asked = chat_model.talk(policy, Episode("g", 0, 0, turns, won=True), 1)
     ids = policy.tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_dict=True)["input_ids"]

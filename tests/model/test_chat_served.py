@@ -29,7 +29,7 @@ def made(folder, steps, **sizes):
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
-    return load_checkpoint(made(tmp_path_factory.mktemp("chat"), 10), instruction=SPEC.instruction)
+    return load_checkpoint(made(tmp_path_factory.mktemp("chat"), 10), prompt=SPEC.prompt)
 
 
 def reference(body, policy):
@@ -68,7 +68,7 @@ def test_log_probabilities_are_those_of_the_sampler(policy, monkeypatch):
     here = decisions(Sampler(policy, slots=1, constrained=False, **how), turns)
     with test_server.serving() as server:
         there = Endpoint(
-            f"http://127.0.0.1:{server.server_port}/v1", "chat", "chat", instruction=SPEC.instruction, log_probs=True
+            f"http://127.0.0.1:{server.server_port}/v1", "chat", "chat", prompt=SPEC.prompt, log_probs=True
         )
         with ServerPlayer(there, seats=1, **how) as player:
             served = decisions(player, turns)
@@ -84,8 +84,8 @@ def test_transformers_serve_says_what_the_sampler_says(tmp_path):
     games = SPEC.generate(3, 5, "unseen")
     how = {"context": 4096, "temperature": 0.0, "max_action_tokens": 64}
     with transformers_serve(folder) as address:
-        policy = load_checkpoint(folder, instruction=SPEC.instruction)
-        there = Endpoint(address, str(folder), "chat", instruction=SPEC.instruction)
+        policy = load_checkpoint(folder, prompt=SPEC.prompt)
+        there = Endpoint(address, str(folder), "chat", prompt=SPEC.prompt)
         with ServerPlayer(there, seats=2, **how) as player:
             served = list(play(player, starts(games, 1, 3), world_name="babyai", max_turns=4))
     here = play(

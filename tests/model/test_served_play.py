@@ -40,7 +40,7 @@ def _impatient(monkeypatch):
 @pytest.fixture(scope="module")
 def chat(tmp_path_factory):
     """The small chat model, hardly trained."""
-    return load_checkpoint(made(tmp_path_factory.mktemp("chat"), 10), instruction=BABYAI.instruction)
+    return load_checkpoint(made(tmp_path_factory.mktemp("chat"), 10), prompt=BABYAI.prompt)
 
 
 def at(*there) -> Servers:

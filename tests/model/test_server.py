@@ -15,6 +15,7 @@ from agentprm_core.policy.requests import Patience, ServerError
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.server import Endpoint, ServerPlayer
 from agentprm_core.rollout import play, starts
+from agentprm_core.types import Prompt
 from tests.model import toy
 from tests.model.served_by_transformers import needs_transformers_serve, transformers_serve
 
@@ -206,7 +207,7 @@ def test_chat_speaks_in_messages_with_a_key_and_reads_log_probs():
         path, body, key = server.asked[-1]
         assert (path, key, body["logprobs"]) == ("/v1/chat/completions", "Bearer secret", True)
         assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
-        assert body["messages"][0]["content"] == chat_message("You see a cabinet 1.", True, ("look",), "")
+        assert body["messages"][0]["content"] == chat_message("You see a cabinet 1.", True, ("look",), Prompt())
         assert body["messages"][1]["content"] == "REASON:\nwhy not\nACTION:\nlook"
         assert len({b["seed"] for _, b, _ in server.asked}) == 3
         assert there.close(seat).generated == 24

@@ -61,7 +61,11 @@ ARITHMETIC = WorldSpec(
     make=Arithmetic,
     generate=generate_games,
     kinds=tuple(f"{steps} steps" for steps in STEPS),
-    instruction="You solve a word problem a step at a time. Each number is used once; not all are needed.",
+    instruction=(
+        "You solve a word problem a step at a time: compute A + B makes one number of two (also with -, * and /), "
+        "answer N ends it. Each number is used once; not all are needed."
+    ),
+    lists_commands=False,
     expert=_expert,
     phrases=_PHRASES,
     attributes={

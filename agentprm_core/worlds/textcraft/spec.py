@@ -60,9 +60,10 @@ TEXTCRAFT = WorldSpec(
     generate=_generate,
     kinds=("depth_1", "depth_2", "depth_3", "depth_4"),
     instruction=(
-        "You craft an item with the crafting commands that you are given: get the ingredients that can be got, "
-        "craft the others."
+        "You craft an item with the crafting commands that you are given: get the ingredients that can be got "
+        "(get 2 oak log), craft the others by a command as it is given; inventory says what you hold."
     ),
+    lists_commands=False,
     expert=_expert,
     load=_load,
     published_splits={"train": "agentgym-train", "seen": "agentgym-test", "unseen": "adapt"},
