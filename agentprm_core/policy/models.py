@@ -20,6 +20,7 @@ from torch import nn
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.playing import is_plain, load_playing
+from agentprm_core.policy.playing_tokenizer import PlayingTokenizer, has_plain_tokenizer
 from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.shipped import is_shipped, shipped
 from agentprm_core.types import NO_PROMPT, Prompt
@@ -48,7 +49,8 @@ class CheckpointError(DataError):
 class Checkpoint:
     """A language model and how to speak with it. A PRM is one too: its model scores tokens, it predicts none.
 
-    One that was loaded to play (``plays``) may have a :class:`agentprm_core.policy.playing.PlayingLlama` as its model.
+    One that was loaded to play (``plays``) may have a :class:`agentprm_core.policy.playing.PlayingLlama` as its model,
+    and a :class:`agentprm_core.policy.playing_tokenizer.PlayingTokenizer`.
     """
 
     model: PreTrainedModel
@@ -188,6 +190,8 @@ def _told(manifest: dict[str, Any]) -> Prompt:
 
 
 def _tokenizer(source: str | Path, revision: str | None, plain: bool) -> PreTrainedTokenizerBase:
+    if plain and has_plain_tokenizer(Path(source)):
+        return cast(Any, PlayingTokenizer(Path(source)))
     if plain:
         from transformers import PreTrainedTokenizerFast
 

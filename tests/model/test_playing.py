@@ -4,18 +4,23 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentprm_core.errors import DataError
 from agentprm_core.opinions import opinions
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.policy.playing import PlayingLlama
+from agentprm_core.policy.playing_tokenizer import PlayingTokenizer, has_plain_tokenizer
+from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.runner import CachedModel, Extension
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.score import score_actions, score_episodes
@@ -46,6 +51,11 @@ def both(folders, kind):
     assert isinstance(playing.model, PlayingLlama) and isinstance(trained.model, PreTrainedModel)
     assert playing.digest == trained.digest
     return playing, trained
+
+
+@cache
+def both_once(root):
+    return both({"policy": root}, "policy")
 
 
 @pytest.mark.parametrize("kind", ["policy", "prm"])
@@ -103,12 +113,42 @@ def test_weights_cut_in_half_are_one_line(folders, tmp_path):
         load_checkpoint(tmp_path / "cut", plays=True)
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    text=st.text() | st.lists(st.sampled_from(["go", "to", "cabinet 2", "cabinet 99", "<act>", "mug."])).map(" ".join)
+)
+def test_its_tokenizer_says_what_transformers_does(folders, text):
+    ours, theirs = (checkpoint.tokenizer for checkpoint in both_once(folders["policy"]))
+    assert isinstance(ours, PlayingTokenizer) and isinstance(theirs, PreTrainedTokenizerBase)
+    ours_reads, theirs_reads = (make_renderer(tokenizer) for tokenizer in (ours, theirs))
+    tokens = theirs_reads.words(text)
+    assert ours_reads.words(text) == tokens
+    assert ours_reads.said(tokens) == theirs_reads.said(tokens)
+    assert ours_reads.marks == theirs_reads.marks and len(ours) == len(theirs)
+    assert ours.get_vocab() == theirs.get_vocab() and ours.unk_token_id == theirs.unk_token_id
+
+
+def test_a_tokenizer_with_a_chat_template_is_read_by_transformers(folders, tmp_path):
+    shutil.copytree(folders["policy"], tmp_path / "chat")
+    assert has_plain_tokenizer(tmp_path / "chat")
+    (tmp_path / "chat" / "chat_template.jinja").write_text("{{ messages }}")
+    assert not has_plain_tokenizer(tmp_path / "chat")
+
+
+def test_a_tokenizer_cut_in_half_is_one_line(folders, tmp_path):
+    shutil.copytree(folders["policy"], tmp_path / "cut")
+    words = tmp_path / "cut" / "tokenizer.json"
+    words.write_text(words.read_text()[:200])
+    with pytest.raises(DataError, match=r"tokenizer.json: this tokenizer cannot be loaded: .*; restore the folder"):
+        load_checkpoint(tmp_path / "cut", plays=True)
+
+
 @pytest.mark.integration
-def test_showing_a_game_imports_no_model_of_transformers(folders):
+def test_showing_a_game_does_not_import_transformers(folders):
     code = (
         "import sys; from agentprm_core.policy.models import load_checkpoint; import tasks.commands.show;"
         f"load_checkpoint({str(folders['policy'])!r}, plays=True);"
-        "heavy = ('transformers.modeling', 'transformers.models.llama', 'torch._dynamo');"
+        "heavy = ('transformers', 'torch._dynamo');"
         "print([name for name in sys.modules if name.startswith(heavy)])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
