@@ -25,7 +25,7 @@ from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import checkpoint_digest
 from agentprm_core.training.settings import PRECISIONS
-from tasks.frame.machine import quiet
+from tasks.frame.quiet import quiet
 
 
 def make(asked: argparse.Namespace) -> dict:

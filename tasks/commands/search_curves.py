@@ -29,6 +29,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from agentprm_core.datasets import write_table
+from agentprm_core.errors import EXPECTED
 from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
 from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, require_world
@@ -46,8 +47,8 @@ from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
 from tasks.commands.standalone import playing_arguments, search_from
-from tasks.frame.machine import quiet
-from tasks.frame.stage import EXPECTED, write_json
+from tasks.frame.quiet import quiet
+from tasks.frame.stage import write_json
 from tasks.report.text import aligned
 
 ALONE = "policy"

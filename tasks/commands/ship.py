@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import torch
 
 from agentprm_core.datasets import atomic_write, games_from_table, read_table
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import OUTCOMES, paired_test, wilson
 from agentprm_core.policy import shipped
 from agentprm_core.policy.models import checkpoint_digest, load_checkpoint, save_checkpoint
@@ -33,10 +33,9 @@ from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_spec
 from tasks.frame import layout
 from tasks.frame.given import play_settings
-from tasks.frame.machine import quiet
 from tasks.frame.params import load_params
+from tasks.frame.quiet import quiet
 from tasks.frame.sections import Games, Params, Published
-from tasks.frame.stage import EXPECTED
 
 SPLITS = ("seen", "unseen")
 LICENCES = {

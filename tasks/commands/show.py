@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from agentprm_core.datasets import atomic_write, games_from_table
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, require_world
 from agentprm_core.policy.shipped import PREFIX, is_shipped
 from agentprm_core.search.decoding_config import DecodingConfig, decoding
@@ -33,8 +33,7 @@ from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
 from tasks.frame.layout import DATA, SPLITS
-from tasks.frame.machine import quiet
-from tasks.frame.stage import EXPECTED
+from tasks.frame.quiet import quiet
 from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
 from tasks.report.shown import Shown, episode_page, told_apart
 
@@ -42,7 +41,7 @@ _MB = 2048
 
 
 def shown_page(arguments: argparse.Namespace) -> str:
-    """The page that the command line asks for. Raises what :data:`tasks.frame.stage.EXPECTED` has."""
+    """The page that the command line asks for. Raises what :data:`agentprm_core.errors.EXPECTED` has."""
     quiet()
     game = _game(arguments)
     world = arguments.world or game.world

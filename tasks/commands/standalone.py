@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from agentprm_core.errors import EXPECTED
 from agentprm_core.evaluate import outcomes_table, summary
 from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world
 from agentprm_core.policy.server import SPEECH, Endpoint
@@ -28,9 +29,8 @@ from agentprm_core.search.playing import PlaySettings, Search, play_games, play_
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
-from tasks.frame.machine import quiet
+from tasks.frame.quiet import quiet
 from tasks.frame.servers import API_KEY
-from tasks.frame.stage import EXPECTED
 
 Playing = Callable[[list[Game], Search, int], list[Episode]]
 """Every game once, in this way, from this seed."""

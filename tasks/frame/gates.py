@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentprm_core.datasets import atomic_write
+from agentprm_core.errors import DataError
 from agentprm_core.expectations import Check
 
 GATES = Path(".scratch/gates")
 _ROWS_NAMED = 5
 
 
-class GateError(ValueError):
+class GateError(DataError):
     """Data that did not pass. Names each expectation that failed and the first rows that broke it."""
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
+from typing import TYPE_CHECKING
 
 import torch
 
 from agentprm_core.training.hardware import Hardware
-from tasks.frame.sections import Compute, Params
+from tasks.frame.quiet import quiet
 from tasks.frame.stage import StageError
+
+if TYPE_CHECKING:
+    from tasks.frame.sections import Compute, Params
 
 
 def use(compute: Compute) -> None:
@@ -21,15 +23,6 @@ def use(compute: Compute) -> None:
         raise StageError(f"params.yaml: compute.parallel.processes is {wanted}, and torch sees {gpus} GPU here")
     torch.set_num_threads(compute.threads)
     quiet()
-
-
-def quiet() -> None:
-    """No progress bars of transformers' own where nobody watches; no warning that peft uses an old name of theirs."""
-    warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing. is deprecated", category=FutureWarning)
-    if not sys.stderr.isatty():
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()
 
 
 def hardware(params: Params) -> Hardware:

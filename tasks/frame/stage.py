@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentprm_core.datasets import atomic_write
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.expectations import Check
 from agentprm_core.progress import watched_by
 from tasks.frame import layout
 from tasks.frame.clock import Clock, write_timing
 from tasks.frame.gatekeeper import Gatekeeper
-from tasks.frame.gates import GateError, Result, as_rows, sentence
+from tasks.frame.gates import Result, as_rows, sentence
 from tasks.frame.params import ParamsError, load_params
 from tasks.frame.sections import Params
 from tasks.frame.tracking import Tracker, campaign_id
@@ -37,9 +37,6 @@ class StageError(DataError):
 
 ENDED = ".ended"
 """Marks the scratch of a stage that has ended; the next stage takes it away."""
-EXPECTED = (DataError, GateError, FileNotFoundError, FloatingPointError)
-"""Errors that speak of the data and the parameters, not of the code: a program ends with their line. A
-FloatingPointError is a training whose loss is no number any more."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Slots follow from the memory given to key-value caches, weights of players from device and precision, processes from
 the GPUs there are."""
 
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,8 +17,9 @@ from agentprm_core.policy.runner import cache_bytes
 from agentprm_core.prm.model import new_prm
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import Search
-from tasks.frame.machine import hardware, quiet, use
+from tasks.frame.machine import hardware, use
 from tasks.frame.params import validate
+from tasks.frame.quiet import quiet
 from tasks.frame.sections import Parallel
 from tasks.frame.stage import StageError
 from tests.core.given import HARDWARE, PLAY, given
@@ -47,6 +50,17 @@ def test_nobody_hears_that_peft_uses_an_old_name():
         quiet()
         assert not model.is_gradient_checkpointing
     assert heard == []
+
+
+@pytest.mark.parametrize("first", ["pass", "import transformers"])
+def test_no_bars_where_nobody_watches(first):
+    """Whether transformers is there before or comes later."""
+    code = (
+        f"{first}; from tasks.frame.quiet import quiet; quiet();"
+        "from transformers.utils import logging; print(logging.is_progress_bar_enabled())"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "False"
 
 
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):
