@@ -130,17 +130,22 @@ class Renderer:
         return parse_reply(text) if self.format == "chat" else ("", text)
 
     def question(self, action: str) -> tuple[int, ...]:
-        """Tokens that, after the text of an observation, ask why ``action`` is right, up to where the reason starts.
+        """Tokens that, after the text of an observation, ask why ``action`` is right, up to where the reply starts.
+
+        The reply's first words are the policy's own. Put there for it, ``REASON:`` and a line break may be other tokens
+        than those that it learnt to go on from.
 
         Raises ValueError for the ``plain`` format: its policies write no reasons.
         """
         if self.format != "chat":
             raise ValueError("a reason needs a policy that writes reasons: a tokenizer with a chat template")
-        return self._encode(hindsight(action)) + self.before_action + self._encode("REASON:\n")
+        return self._encode(hindsight(action)) + self.before_action
 
     def reason(self, tokens: Sequence[int]) -> str:
-        """What the policy answered to :meth:`question`, on one line."""
-        return " ".join(self._decode(tokens).partition("ACTION:")[0].split())
+        """What the policy answered to :meth:`question`, on one line, without ``REASON:`` where it says that."""
+        text = self._decode(tokens).partition("ACTION:")[0]
+        named = _REASON.search(text)
+        return " ".join((named.group(1) if named else text).split())
 
     def names_an_action(self, tokens: Sequence[int]) -> bool:
         """Whether what the policy writes has come to its action."""

@@ -1,6 +1,7 @@
 """A chat model made here: its tokens are those of its template, it trains, and it is loaded as a published one is."""
 
 import json
+import random
 import subprocess
 import sys
 from argparse import Namespace
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from agentprm_core.chat import dialogues
 from agentprm_core.chat.dialogues import make_dialogues, told
 from agentprm_core.chat.model import LISTENING, SIZES, chat_row, save_chat_model, train_chat_model
 from agentprm_core.chat.tokenizer import train_chat_tokenizer
@@ -68,6 +70,19 @@ def test_an_episode_is_rendered_as_it_was_learnt(tokenizer):
     messages = [{"role": m.role, "content": m.content} for m in said]
     text = tokenizer.apply_chat_template(messages, tokenize=False)
     assert rendered.input_ids == tokenizer.encode(text, add_special_tokens=False)
+
+
+def test_a_question_for_a_reason_is_the_tokens_that_were_learnt(tokenizer):
+    """Those of a dialogue that teaches to give reasons, up to its reply."""
+    prompt, renderer = Prompt("You act."), make_renderer(tokenizer, Prompt("You act."))
+    turns = tuple(Turn(f"You see {n}.", action, LISTED, True, str(n)) for n, action in enumerate(LISTED))
+    episode = Episode("g", 0, 0, turns[:1], won=True)
+    (*_, asked, reply) = dialogues._hindsight(episode, "take the mug", prompt, random.Random(0))
+    learnt = chat_row(dialogues.Dialogue("w", "hindsight", (asked, reply)), tokenizer).input_ids.tolist()
+    seen = renderer.observation(turns[0].observation, True, LISTED)[: -len(renderer.before_action)]
+    question = [*seen, *renderer.question(turns[0].action)]
+    assert learnt == [*question, *tokenizer.encode(reply.content, add_special_tokens=False), renderer.stop_token]
+    assert renderer.reason(learnt[len(question) :]) == reply.content.removeprefix("REASON:\n")
 
 
 @settings(max_examples=50, deadline=None)

@@ -76,7 +76,7 @@ def plain_reason(policy, episode, turn, most):
     ids = [*ids, *renderer.question(episode.turns[turn].action)]
     asked = policy.tokenizer.decode(ids)[len(text) :]
     assert f"The right command here is: {episode.turns[turn].action}\n" in asked
-    assert asked.endswith("<|im_end|>\n<|im_start|>assistant\nREASON:\n")
+    assert asked.endswith("<|im_end|>\n<|im_start|>assistant\n")
     written = []
     while len(written) < most and renderer.stop_token not in written:
         written.append(policy.model(input_ids=torch.tensor([ids + written])).logits[0, -1].argmax().item())
@@ -95,12 +95,12 @@ def test_reasons_are_those_of_plain_greedy_decoding(policy, slots):
 
 
 def test_a_reason_ends_at_the_action_at_the_end_mark_or_at_its_limit(policy, monkeypatch):
-    texts = ("The mug is\nthere.\nACTION:\ngo to", "I saw it.<|im_end|>", "because " * 9)
+    texts = ("REASON:\nThe mug is\nthere.\nACTION:\ngo to", "I saw it.<|im_end|>", "because " * 9)
     monkeypatch.setattr(rationale, "CachedModel", scripted(policy.tokenizer, texts))
     played = next(e for e in text_world.episodes(8, skill=0.2) if e.length >= 3)
-    (found,) = rationalised(policy, [played], max_tokens=27, slots=4, cache_mb=64)
+    (found,) = rationalised(policy, [played], max_tokens=35, slots=4, cache_mb=64)
     reasons = [turn.reason for turn in found.turns]
-    assert reasons[:3] == ["The mug is there.", "I saw it.", "because because because bec"]
+    assert reasons[:3] == ["The mug is there.", "I saw it.", "because because because because bec"]
     row = sft_row(found, policy.renderer, policy.model, observation_weight=0.0)
     learnt = policy.tokenizer.decode(row.input_ids[row.columns.loss_weight > 0])
     assert learnt.startswith(
