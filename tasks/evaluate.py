@@ -15,7 +15,7 @@ from agentprm_core.comparing import prm_figures
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table, write_table
 from agentprm_core.evaluate import OUTCOMES, by_split, headline
 from agentprm_core.improve.sft import SftSettings
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, merged, playing_dtype
 from agentprm_core.search.cells import Cell, measurer
 from agentprm_core.search.imagining import imagined_world
 from agentprm_core.search.playing import search_digest
@@ -37,7 +37,7 @@ def work(stage: Stage) -> None:
     chooser = layout.prm(params.policies[str(stage.iteration)].prm)
     stage.read(layout.policy(stage.iteration), chooser, layout.games("seen"), layout.games("unseen"))
     how = {"device": compute.device, "dtype": playing_dtype(compute.device, compute.precision)}
-    policy = load_checkpoint(layout.policy(stage.iteration), plays=True, **how)
+    policy = merged(load_checkpoint(layout.policy(stage.iteration), plays=True, **how))
     prm = load_checkpoint(chooser, plays=True, kind="prm", **how)
     ways = searches(params)
     ahead = any(search.way.method == "lookahead" for search in ways)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table
 from agentprm_core.expectations import Check
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, merged, playing_dtype
 from agentprm_core.prm.dataset import Labelled
 from agentprm_core.search.playing import PlaySettings
 from agentprm_core.shards.base import HERE, Shards
@@ -97,7 +97,7 @@ class Given:
     @cached_property
     def policy(self) -> Checkpoint:
         """π_{i−1}, to play or score."""
-        return self._player(self.folders.policy)
+        return merged(self._player(self.folders.policy))
 
     @cached_property
     def prm(self) -> Checkpoint:

@@ -1,13 +1,19 @@
 # Does a chat model of two million parameters that is made here learn? And what does it do when it is asked to explore, to say why,
 # to keep to an instruction? Read: data/metrics/stages/rollout-1.json and prm-1.json, data/metrics/evaluate-0.json and
-# evaluate-1.json, and the JSON object that benchmarks.chat_model prints.
-[ -d models/chat ] || python -m tasks.commands.make_chat_model --out models/chat --size medium --worlds babyai
-[ -d models/sums ] || python -m tasks.commands.make_chat_model --out models/sums --size medium --worlds arithmetic
-sh experiments/run chat-rft chat rft method.steps=100 method.batch_tokens=8192 method.learning_rate=5.0e-4 \
-  "evaluate.decoding=[greedy]" -- evaluate@0 evaluate@1
-sh experiments/run chat-plain chat model.reason_tokens=0 rollout.branch.train_states=0 rollout.branch.validation_states=0 \
-  compute.threads=1 -- rollout@1
-sh experiments/run chat-sums chat model.source=./models/sums env.world=arithmetic env.code=agentprm_core/worlds/arithmetic \
-  env.max_turns=10 compute.threads=1 games.train=12000 games.seen=200 games.unseen=20 demos.games=1000 rollout.games=600 \
-  rollout.episodes_per_game=1 -- rollout@1
-python -m benchmarks.chat_model --model models/chat --games 100 --threads 1
+# evaluate-1.json, and the JSON object that benchmarks.chat_model prints. The control is chat-demonstrations' evaluate-0.json.
+[ -d models/sums ] || python -m tasks.commands.make_chat_model --out models/sums --size medium --worlds arithmetic --dialogues 16000 \
+  --steps 1200 --threads 1
+[ -d models/babyai ] || python -m tasks.commands.make_chat_model --out models/babyai --size medium --worlds babyai
+sums="model.source=./models/sums games.unseen=20 sft.batch_tokens=8192 compute.threads=1"
+few="demos.games=200 rollout.games=2000 rollout.episodes_per_game=4 rollout.branch.train_states=0 rollout.branch.validation_states=0
+  evaluate.decoding=[greedy,sample]"
+more="demos.games=500 rollout.games=1000 rollout.episodes_per_game=4 critic.epochs=2"
+sh experiments/run chat-wins chat $sums $few method.steps=160 -- evaluate@0 evaluate@1
+sh experiments/run chat-demonstrations chat $sums $few sft.epochs=24 -- evaluate@0
+sh experiments/run chat-more chat $sums $more method.steps=80 -- evaluate@0 evaluate@1
+sh experiments/run chat-dpo chat online_dpo $sums $more method.learning_rate=3.0e-4 method.steps=60 method.samples=4 method.imitation=0.1 \
+  method.refresh_every=4 -- evaluate@1
+sh experiments/run chat-babyai chat babyai model.source=./models/babyai env.max_turns=20 games.train=4000 demos.games=400 sft.batch_tokens=8192 \
+  model.context=4096 model.max_action_tokens=64 model.reason_tokens=0 rollout.games=300 rollout.episodes_per_game=2 \
+  rollout.branch.train_states=0 rollout.branch.validation_states=0 compute.threads=1 -- rollout@1
+python -m benchmarks.chat_model --model models/babyai --games 100 --threads 1

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentprm_core.errors import DataError
 from agentprm_core.opinions import opinions
-from agentprm_core.policy.models import load_checkpoint, save_checkpoint
+from agentprm_core.policy.models import load_checkpoint, merged, save_checkpoint
 from agentprm_core.policy.playing import PlayingLlama
 from agentprm_core.policy.playing_tokenizer import PlayingTokenizer, has_plain_tokenizer
 from agentprm_core.policy.prompt import make_renderer
@@ -103,6 +103,28 @@ def test_what_it_does_not_build_is_loaded_by_transformers(folders, tmp_path):
         config = json.loads((other / "config.json").read_text()) | {key: value}
         (other / "config.json").write_text(json.dumps(config))
         assert not isinstance(load_checkpoint(other, plays=True).model, PlayingLlama)
+
+
+def test_an_adapter_plays_as_part_of_the_weights(folders, tmp_path):
+    renderer = text_world.renderer()
+    tuned = get_peft_model(
+        load_checkpoint(folders["policy"]).model, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    )
+    for name, weight in tuned.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(weight, std=0.3)
+    save_checkpoint(tuned, renderer.tokenizer, tmp_path / "adapter")
+    before, plays = load_checkpoint(tmp_path / "adapter"), merged(load_checkpoint(tmp_path / "adapter"))
+    assert hasattr(before.model, "peft_config") and not hasattr(plays.model, "peft_config")
+    assert plays.digest == before.digest
+    episode = text_world.episodes(1, skill=0.3)[0]
+    bare, known, together = (
+        [c.probability for turn in opinions(policy, [], episode, constrained=False) for c in turn]
+        for policy in (load_checkpoint(folders["policy"]), before, plays)
+    )
+    np.testing.assert_allclose(together, known, rtol=1e-4)
+    assert not np.allclose(bare, known, rtol=1e-2), "the adapter counts"
+    assert merged(plays) is plays
 
 
 def test_weights_cut_in_half_are_one_line(folders, tmp_path):
