@@ -49,7 +49,7 @@ def test_another_name_replaces_the_block_and_the_same_one_changes_it():
 
 def test_a_profile_may_have_fewer_iterations():
     raw = raw_params("chat")
-    assert list(raw["iterations"]) == ["1"] and list(raw["policies"]) == ["0", "1"]
+    assert list(raw["iterations"]) == ["1", "2"] and list(raw["policies"]) == ["0", "1", "2"]
     assert validate(raw, "chat").model.revision is None
 
 
