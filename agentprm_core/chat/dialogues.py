@@ -8,7 +8,7 @@ dialogues have an instruction that changes what is asked, so the model learns to
 - ``play``: the episode as it is, without a system message. That is what the pipeline sends.
 - ``action_only``: the system message asks for the command without a reason.
 - ``forbidden``: the system message forbids a command, which is the expert's next. The reply is the listed command after
-  it, or the first one where it is the last.
+  it, or the first one where it is the last. Where a world lists none, the episode is told as it is.
 - ``hindsight``: the user tells the right command and asks for its reason (post-hoc rationalisation, paper A).
 - ``steered``: the first message asks for a strategy and a hypothesis, and the replies try commands at random as well.
 - ``recall``: the user asks for the task again.

@@ -186,8 +186,8 @@ def load_checkpoint(
 
 
 def merged(checkpoint: Checkpoint) -> Checkpoint:
-    """The same policy or PRM with its adapter, if it has one, made part of the weights: to play, where an adapter's
-    products beside each layer's take a sixth to a quarter of the time. Its own model is used up."""
+    """The same policy or PRM with its adapter, if it has one, made part of the weights: to play, without an
+    adapter's products beside each layer's. ``checkpoint`` is used up."""
     if not hasattr(checkpoint.model, "peft_config"):
         return checkpoint
     return replace(checkpoint, model=cast(Any, checkpoint.model).merge_and_unload())

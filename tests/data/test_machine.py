@@ -1,6 +1,7 @@
 """Slots follow from the memory given to key-value caches, weights of players from device and precision, processes from
 the GPUs there are."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -59,7 +60,9 @@ def test_no_bars_where_nobody_watches(first):
         f"{first}; from tasks.frame.quiet import quiet; quiet();"
         "from transformers.utils import logging; print(logging.is_progress_bar_enabled())"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    # tests before this one may have silenced this process
+    env = {name: value for name, value in os.environ.items() if name != "HF_HUB_DISABLE_PROGRESS_BARS"}
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stdout
     assert said.strip() == "False"
 
 

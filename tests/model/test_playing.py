@@ -58,6 +58,12 @@ def both_once(root):
     return both({"policy": root}, "policy")
 
 
+def adapter_on(folders):
+    """A LoRA adapter of the small policy that changes nothing yet."""
+    config = LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    return get_peft_model(load_checkpoint(folders["policy"]).model, config)
+
+
 @pytest.mark.parametrize("kind", ["policy", "prm"])
 def test_over_a_cache_it_gives_the_same_bits(folders, kind):
     read = []
@@ -88,11 +94,7 @@ def test_whole_episodes_and_branches_get_the_same_probabilities_and_scores(folde
 
 def test_what_it_does_not_build_is_loaded_by_transformers(folders, tmp_path):
     """An adapter, and a model with a bias or another rotary embedding."""
-    renderer = text_world.renderer()
-    tuned = get_peft_model(
-        load_checkpoint(folders["policy"]).model, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
-    )
-    save_checkpoint(tuned, renderer.tokenizer, tmp_path / "adapter")
+    save_checkpoint(adapter_on(folders), text_world.renderer().tokenizer, tmp_path / "adapter")
     assert not isinstance(load_checkpoint(tmp_path / "adapter", plays=True).model, PlayingLlama)
     for key, value in (
         ("mlp_bias", True),
@@ -106,14 +108,11 @@ def test_what_it_does_not_build_is_loaded_by_transformers(folders, tmp_path):
 
 
 def test_an_adapter_plays_as_part_of_the_weights(folders, tmp_path):
-    renderer = text_world.renderer()
-    tuned = get_peft_model(
-        load_checkpoint(folders["policy"]).model, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
-    )
+    tuned = adapter_on(folders)
     for name, weight in tuned.named_parameters():
         if "lora_" in name:
             torch.nn.init.normal_(weight, std=0.3)
-    save_checkpoint(tuned, renderer.tokenizer, tmp_path / "adapter")
+    save_checkpoint(tuned, text_world.renderer().tokenizer, tmp_path / "adapter")
     before, plays = load_checkpoint(tmp_path / "adapter"), merged(load_checkpoint(tmp_path / "adapter"))
     assert hasattr(before.model, "peft_config") and not hasattr(plays.model, "peft_config")
     assert plays.digest == before.digest
