@@ -168,7 +168,7 @@ def games_of(root: Path, split: str, world: str, limit: int | None) -> list[Game
 def run(args: argparse.Namespace) -> dict:
     """Play and print what the command line says; returns the JSON object."""
     torch.set_num_threads(args.threads)
-    how = {"device": args.device, "dtype": playing_dtype(args.device, args.precision)}
+    how = {"device": args.device, "dtype": playing_dtype(args.precision)}
     policy = load_checkpoint(args.policy, prompt=world_spec(args.world).prompt, **how)
     prms = {PRM: load_checkpoint(args.prm, kind="prm", **how)}
     if args.placebo:
@@ -229,7 +229,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--slots", type=int, default=128, help="episodes at once (default %(default)s)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play on a GPU")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for what was played: a killed run goes on")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")

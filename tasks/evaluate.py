@@ -36,7 +36,7 @@ def work(stage: Stage) -> None:
     use(compute)
     chooser = layout.prm(params.policies[str(stage.iteration)].prm)
     stage.read(layout.policy(stage.iteration), chooser, layout.games("seen"), layout.games("unseen"))
-    how = {"device": compute.device, "dtype": playing_dtype(compute.device, compute.precision)}
+    how = {"device": compute.device, "dtype": playing_dtype(compute.precision)}
     policy = merged(load_checkpoint(layout.policy(stage.iteration), plays=True, **how))
     prm = load_checkpoint(chooser, plays=True, kind="prm", **how)
     ways = searches(params)

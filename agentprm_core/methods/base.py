@@ -123,7 +123,7 @@ class Given:
         return games_from_table(read_table(self.folders.games, GAMES))
 
     def _player(self, folder: Path, kind: str = "policy") -> Checkpoint:
-        dtype = playing_dtype(self.device, self.hardware.precision)
+        dtype = playing_dtype(self.hardware.precision)
         return load_checkpoint(folder, kind=kind, device=self.device, dtype=dtype)
 
 

@@ -345,10 +345,10 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(vocabulary.encode()).hexdigest()[:16]
 
 
-def playing_dtype(device: str, precision: str) -> torch.dtype:
-    """Of weights that only play or score. On a CPU float32 in any case: products in bfloat16 are slower there."""
-    on_gpu = torch.device(device).type == "cuda"
-    return torch.bfloat16 if on_gpu and precision == "bfloat16" else torch.float32
+def playing_dtype(precision: str) -> torch.dtype:
+    """Of weights that only play or score: ``precision`` is ``float32`` or ``bfloat16``. A processor without
+    instructions for bfloat16 plays slower in it."""
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
 
 
 def _may_be_an_id(source: str | Path) -> bool:

@@ -35,9 +35,8 @@ def imagined_world(
     ``observation_accuracy`` of the tokens at the end of training, and ``held_out``
     (:func:`agentprm_core.search.world_model.observation_accuracy`)."""
     train, held_out = _sides(episodes, validation_share, campaign_seed)
-    device = policy.model.device.type
     model, metrics = train_world_model(train, policy.renderer, policy.model, settings, scratch)
-    dtype = playing_dtype(device, settings.precision)
+    dtype = playing_dtype(settings.precision)
     model.eval().to(dtype)  # pyright: ignore[reportArgumentType]: transformers wraps it
     weights = hashlib.sha256()
     hash_tensors(weights, model.state_dict())

@@ -95,7 +95,7 @@ class _Campaign:
             checkpointing=model.gradient_checkpointing,
             shards=parallel.processes if parallel and parallel.sharding == "fsdp2" else 1,
         )
-        self._bytes = 2 if compute.device == "cuda" and compute.precision == "bfloat16" else 4
+        self._bytes = 2 if compute.precision == "bfloat16" else 4
         self._reply = traffic.reply_tokens / traffic.turn_tokens
         self._turns = (traffic.turns + params.env.max_turns) / 2
         self._length = min(self._turns * traffic.turn_tokens, model.context)

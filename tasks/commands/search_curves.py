@@ -187,7 +187,7 @@ def run(arguments: argparse.Namespace) -> None:
     from tasks.report.figures import search_curves
 
     quiet()
-    how = {"device": arguments.device, "dtype": playing_dtype(arguments.device, arguments.precision)}
+    how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
     policy = load_checkpoint(arguments.policy, **how)
     prms = {name: load_checkpoint(path, kind="prm", **how) for name, path in arguments.prm}
     for source, checkpoint in [(arguments.policy, policy), *((name, prms[name]) for name in prms)]:

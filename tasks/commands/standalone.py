@@ -59,7 +59,7 @@ def measured(arguments: argparse.Namespace) -> dict:
 
 def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     """The checkpoint's digest, how it is to play, and what plays so."""
-    how = {"device": arguments.device, "dtype": playing_dtype(arguments.device, arguments.precision)}
+    how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
     spec = world_spec(arguments.world)
     policy = load_checkpoint(arguments.policy, plays=True, prompt=spec.prompt, **how)
     prm = load_checkpoint(arguments.prm, plays=True, kind="prm", **how) if arguments.prm else None
@@ -121,7 +121,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, help="only the first so many games")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play on a GPU")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
 
 
 def _prior(value: str) -> float:

@@ -56,7 +56,7 @@ class Compute:
     threads: Count
     """CPU threads of torch in each process. Sums in another order give other bytes."""
     precision: Literal["float32", "bfloat16"]
-    """Of training, on a GPU also of play."""
+    """Of training and of play. On a processor without instructions for it, bfloat16 is slower."""
     parallel: Parallel | None
     """null: training is one process."""
     cache_mb: Count

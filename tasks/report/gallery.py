@@ -194,5 +194,5 @@ def _games(split: str) -> list[Game]:
 
 
 def _loaded(params: Params, folder: Path, kind: str) -> Checkpoint:
-    dtype = playing_dtype(params.compute.device, params.compute.precision)
+    dtype = playing_dtype(params.compute.precision)
     return load_checkpoint(folder, plays=True, kind=kind, device=params.compute.device, dtype=dtype)

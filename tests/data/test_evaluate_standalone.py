@@ -4,7 +4,6 @@ import json
 import sys
 
 import pytest
-import torch
 from peft import LoraConfig, get_peft_model
 
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
@@ -40,7 +39,6 @@ def test_every_method_ends_with_one_json_object(checkpoints, capsys, monkeypatch
 
 @pytest.mark.parametrize("method", STANDALONE)
 def test_every_method_plays_in_bfloat16(checkpoints, capsys, monkeypatch, method):
-    monkeypatch.setattr(standalone, "playing_dtype", lambda *where: torch.bfloat16)  # as on a GPU
     figures = said(
         capsys, monkeypatch, "--policy", checkpoints / "policy", "--prm", checkpoints / "prm", "--games", checkpoints,
         "--split", "unseen", "--method", method, "--n", 2, "--width", 2, "--samples", 2, "--precision", "bfloat16",
@@ -54,10 +52,9 @@ def test_adapters_play_and_choose_in_bfloat16(checkpoints, capsys, monkeypatch, 
     policy = get_peft_model(base.model, config)
     save_checkpoint(policy, base.tokenizer, tmp_path / "policy")
     save_checkpoint(new_prm(policy), base.tokenizer, tmp_path / "prm", kind="prm")
-    monkeypatch.setattr(standalone, "playing_dtype", lambda *where: torch.bfloat16)
     figures = said(
         capsys, monkeypatch, "--policy", tmp_path / "policy", "--prm", tmp_path / "prm", "--games", checkpoints,
-        "--split", "unseen", "--method", "best_of_n",
+        "--split", "unseen", "--method", "best_of_n", "--precision", "bfloat16",
     )  # fmt: skip
     assert figures["games"] == 2 and figures["prm_read"] > 0
 

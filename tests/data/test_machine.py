@@ -1,4 +1,4 @@
-"""Slots follow from the memory given to key-value caches, weights of players from device and precision, processes from
+"""Slots follow from the memory given to key-value caches, weights of players from the precision, processes from
 the GPUs there are."""
 
 import os
@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from agentprm_core.errors import DataError
-from agentprm_core.methods import base
-from agentprm_core.policy.models import playing_dtype, save_checkpoint
+from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.policy.runner import cache_bytes
 from agentprm_core.prm.model import new_prm
 from agentprm_core.search.decoding_config import decoding
@@ -97,23 +96,9 @@ def test_a_cache_too_small_for_the_beam_is_named():
         Search(decoding("beam_4x4"), small, 1.0).slots(policy)
 
 
-@pytest.mark.parametrize(
-    ("device", "precision", "dtype"),
-    [
-        ("cuda", "bfloat16", torch.bfloat16),
-        ("cuda:1", "bfloat16", torch.bfloat16),
-        ("cuda", "float32", torch.float32),
-        ("cpu", "bfloat16", torch.float32),
-        ("cpu", "float32", torch.float32),
-    ],
-)
-def test_players_are_in_bfloat16_on_a_gpu_alone(device, precision, dtype):
-    assert playing_dtype(device, precision) == dtype
-
-
-def test_players_are_loaded_so_and_the_trainee_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "playing_dtype", lambda device, precision: torch.bfloat16)
+def test_players_are_in_bfloat16_and_the_trainee_is_not(tmp_path):
     policy, data = toy.policy(), given(tmp_path)
+    data = replace(data, hardware=replace(data.hardware, precision="bfloat16"))
     save_checkpoint(policy.model, policy.tokenizer, data.folders.policy)
     save_checkpoint(new_prm(policy.model), policy.tokenizer, data.folders.prm, kind="prm")
     for player in (data.policy, data.prm):
