@@ -43,10 +43,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """One Parquet file, whole or not at all, the same bytes for the same table."""
+def write_table(table: pa.Table, path: Path, group: int | None = None) -> None:
+    """One Parquet file, whole or not at all, the same bytes for the same table.
+
+    ``group``: rows of a row group, which is what is read at once. Long rows in one group are slow to read. None: the
+    library's, a million.
+    """
     with atomic_write(path) as aside:
-        pq.write_table(table, aside, compression="zstd", compression_level=3, store_schema=True)
+        pq.write_table(table, aside, compression="zstd", compression_level=3, store_schema=True, row_group_size=group)
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:

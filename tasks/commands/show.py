@@ -17,10 +17,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from agentprm_core.datasets import atomic_write, games_from_table
@@ -123,24 +121,28 @@ def _splits(split: str | None) -> Sequence[str]:
 
 
 def _of_id(table: Path, wanted: str) -> list[Game]:
-    """The games of a table with this id, without making those of all others."""
-    rows = _readable(table, filters=pc.field("game_id") == wanted)
-    return games_from_table(rows.select(GAMES.names).cast(GAMES))
+    """The games of a table with this id, without reading all others."""
+    rows, first = [number for number, game in enumerate(_ids(table)) if game == wanted], 0
+    found: list[Game] = []
+    with pq.ParquetFile(table) as file:  # not by a filter: pyarrow imports pandas to make one
+        for group in range(file.num_row_groups):
+            end = first + file.metadata.row_group(group).num_rows
+            if own := [row - first for row in rows if first <= row < end]:
+                read = file.read_row_group(group, GAMES.names).select(GAMES.names).cast(GAMES)
+                found += [game for row in own for game in games_from_table(read.slice(row, 1))]
+            first = end
+    return found
 
 
 def _ids(table: Path) -> list[str]:
-    return _readable(table, columns=["game_id"])["game_id"].to_pylist()
-
-
-def _readable(table: Path, **which: Any) -> pa.Table:
-    """A table of games. Raises DataError for a file that is none."""
+    """Of a table of games. Raises DataError for a file that is none."""
     try:
-        missing = {*GAMES.names} - {*pq.read_schema(table).names}
+        with pq.ParquetFile(table) as file:
+            if not (missing := {*GAMES.names} - {*file.schema_arrow.names}):
+                return file.read(["game_id"])["game_id"].to_pylist()
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{table}: cannot be read as a table of games: {error}") from error
-    if missing:
-        raise DataError(f"{table}: lacks the columns {', '.join(sorted(missing))}")
-    return pq.read_table(table, **which)
+    raise DataError(f"{table}: lacks the columns {', '.join(sorted(missing))}")
 
 
 def _iteration(data: Path, game: Game, asked: int | None) -> int:

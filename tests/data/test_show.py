@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import subprocess
 import sys
 
 import pyarrow as pa
@@ -138,6 +139,28 @@ def test_two_policies_on_one_page(checkpoints, monkeypatch, capsys, tmp_path, se
     assert f"A: old, {search}" in page and f"policy, {search}" in page and ">other<" in page
     assert ("tree of the search" in page) == (search == "beam_2x2")
     assert page == out.read_text() and game.id in page
+
+
+def test_a_game_is_found_in_whatever_row_group_it_lies(checkpoints, tmp_path):
+    games = [dataclasses.replace(games_of(checkpoints)[0], id=f"g/{number}") for number in range(7)]
+    write_table(games_to_table(games), tmp_path / "games.parquet", group=3)
+    for game in games:
+        assert show._of_id(tmp_path / "games.parquet", game.id) == [game]
+    assert show._of_id(tmp_path / "games.parquet", "g/7") == []
+
+
+@pytest.mark.integration
+def test_a_page_is_made_without_libraries_that_take_long_to_import(checkpoints, tmp_path):
+    slow = ("transformers", "pandas", "torch._dynamo")
+    code = (
+        "import sys; from tasks.commands.cli import main\n"
+        f"try: main()\nfinally: print([name for name in {slow} if name in sys.modules])"
+    )
+    game, policy = games_of(checkpoints)[0].id, checkpoints / "policy"
+    arguments = "show", "--game", game, "--games", checkpoints, "--policy", policy, "--prm", checkpoints / "prm"
+    command = [sys.executable, "-c", code, *map(str, arguments), "--max-turns", "3", "--out", tmp_path / "page.html"]
+    told = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-1] == "[]" and (tmp_path / "page.html").exists()
 
 
 def test_a_rollout_of_a_campaign_with_its_labels(checkpoints, monkeypatch, capsys, tmp_path):
