@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -19,6 +19,16 @@ def computing_in(model: nn.Module, precision: str) -> Iterator[None]:
     device = next(model.parameters()).device.type
     model.forward = torch.autocast(device, torch.bfloat16)(model.forward)  # type: ignore[method-assign]
     try:
-        yield
+        with _as_they_come(model):
+            yield
     finally:
         del model.forward
+
+
+def _as_they_come(model: nn.Module) -> AbstractContextManager[None]:
+    """Adapters read their inputs as they come. PEFT would cast them to the adapter's float32, and autocast back."""
+    if not hasattr(model, "peft_config"):
+        return nullcontext()
+    from peft.helpers import disable_input_dtype_casting
+
+    return disable_input_dtype_casting(model)
