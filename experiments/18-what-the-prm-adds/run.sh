@@ -8,3 +8,7 @@ sh experiments/run adds-update compute.threads=1 &&
   python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1 &&
   python -m benchmarks.updates --campaign . --keep data/updates --placebo data/placebo/1 \
     --arms prm,untrained_likelihood,constant,placebo,rft,demonstrations --json
+# The same search with a second seed.
+sh experiments/run adds-second seed=2 compute.threads=1 -- prm@1 &&
+  python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1 &&
+  python -m benchmarks.updates --campaign . --keep data/updates --placebo data/placebo/1 --arms prm,untrained_likelihood,placebo --json
