@@ -1,17 +1,24 @@
 # Does a chat model that is made here learn? And what does it do when it is asked to explore, to say why,
 # to keep to an instruction? Read: data/metrics/stages/rollout-1.json and prm-1.json, data/metrics/evaluate-0.json and
 # evaluate-1.json, and the JSON object that benchmarks.chat_model prints. The control is chat-demonstrations' evaluate-0.json.
+[ -d models/chat ] || python -m tasks.commands.make_chat_model --out models/chat --worlds arithmetic --dialogues 16000 --steps 900 --threads 1
+size="games.train=16400 games.seen=300 rollout.games=8000 method.steps=180"
+sh experiments/run chat-large chat $size -- evaluate@0 evaluate@1 evaluate@2
+sh experiments/run chat-large-demonstrations chat $size compute.threads=1 sft.epochs=24 -- evaluate@0
 [ -d models/sums ] || python -m tasks.commands.make_chat_model --out models/sums --size medium --worlds arithmetic --dialogues 16000 \
   --steps 1200 --threads 1
 [ -d models/babyai ] || python -m tasks.commands.make_chat_model --out models/babyai --size medium --worlds babyai
-sums="model.source=./models/sums games.unseen=20 sft.batch_tokens=8192 compute.threads=1"
+sums="model.source=./models/sums games.train=8000 sft.batch_tokens=8192 critic.epochs=1 compute.threads=1"
 few="demos.games=200 rollout.games=2000 rollout.episodes_per_game=4 rollout.branch.train_states=0 rollout.branch.validation_states=0
   evaluate.decoding=[greedy,sample]"
 more="demos.games=500 rollout.games=1000 rollout.episodes_per_game=4 critic.epochs=2"
 sh experiments/run chat-wins chat $sums $few method.steps=160 iterations.2.prev=1 policies.2.prm=2 -- evaluate@0 evaluate@1 evaluate@2
+sh experiments/run chat-once chat $sums games.train=16400 games.seen=400 rollout.games=8000 method.steps=240 -- evaluate@0 evaluate@1
+sh experiments/run chat-grpo chat grpo $sums rollout.games=2000 rollout.episodes_per_game=4 method.batch_tokens=8192 method.steps=150 \
+  method.learning_rate=5.0e-4 method.beta=0.02 games.seen=400 -- evaluate@1
 sh experiments/run chat-demonstrations chat $sums $few sft.epochs=24 -- evaluate@0
 [ -d models/usual ] || python -m tasks.commands.make_chat_model --out models/usual --worlds arithmetic --dialogues 12000
-sh experiments/run chat-usual chat model.source=./models/usual games.unseen=50 sft.batch_tokens=4096 rollout.games=1000 \
+sh experiments/run chat-usual chat model.source=./models/usual games.train=8000 games.unseen=50 critic.epochs=1 sft.batch_tokens=4096 rollout.games=1000 \
   rollout.episodes_per_game=3 method.steps=72 -- evaluate@0 evaluate@1
 sh experiments/run chat-more chat $sums $more method.steps=80 -- evaluate@0 evaluate@1
 sh experiments/run chat-dpo chat online_dpo $sums $more method.learning_rate=3.0e-4 method.steps=60 method.samples=4 method.imitation=0.1 \
