@@ -16,7 +16,7 @@ from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.planning.memory import Training
 from agentprm_core.planning.shapes import ModelShape
 from agentprm_core.planning.work import training_flops
-from agentprm_core.policy.models import Checkpoint, new_model, playing_dtype
+from agentprm_core.policy.models import Checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.runner import CachedModel, cache_bytes
 from agentprm_core.policy.sampler import Sampler
@@ -119,7 +119,7 @@ def trained_policy(device: str, demos: int, steps: int) -> Checkpoint:
     settings = SftSettings(1e-3, 2048, 0, steps=steps, optimizer="muon")
     with tempfile.TemporaryDirectory() as scratch:
         train_sft(won, make_renderer(tokenizer), model, settings, Path(scratch))
-    model.to(playing_dtype("bfloat16"))
+    model.to(torch.bfloat16)
     return Checkpoint(model.eval(), tokenizer, make_renderer(tokenizer), "")
 
 
@@ -179,5 +179,5 @@ def peak_tflops(device: str) -> float:
 
 def cached(shape: ModelShape, device: str, slots: int) -> CachedModel:
     """A model of this shape with its cache, for steps of decoding."""
-    model = model_of(shape, device).to(playing_dtype("bfloat16")).eval()
+    model = model_of(shape, device).to(torch.bfloat16).eval()
     return CachedModel(model, slots=slots, context=CONTEXT)
