@@ -4,7 +4,8 @@ Both walk the trie of the admissible commands, and guess: tokens that may well f
 before, what is drawn otherwise ends the guess, and what is said does not change by it, only the number of model calls.
 Constrained decoding draws from the trie's tokens only, reads tokens that have no alternative without drawing them, and
 guesses the token under which most commands lie (``go to``). Free decoding draws from the whole vocabulary, and guesses
-what must follow in an admissible command.
+what must follow in an admissible command, or, where it is in none, what most earlier replies went on with
+(:mod:`agentprm_core.policy.replies`).
 
 Where a world takes any text (no command is listed) constrained decoding is free decoding. In a template (``search[…]``)
 free text is drawn from the whole vocabulary but for marks, until a token that begins what follows in the template, or
@@ -22,6 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from agentprm_core.policy.drawing import EVERYTHING, AllBut, Allowed
 from agentprm_core.policy.models import Checkpoint
+from agentprm_core.policy.replies import Replies
 from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node, Text
 from agentprm_core.worlds.base import OPEN
 
@@ -96,6 +98,10 @@ class Constrained:
             return self._most
         trie = self._tries.speakable(admissible)
         return trie.longest + self._most if trie.opens else trie.longest
+
+    def forget(self) -> None:
+        """What was said so far."""
+        self._free.forget()
 
     def start(self, admissible: tuple[str, ...], samples: int) -> Line | Said:
         """The first line, or the action where there is only one."""
@@ -180,13 +186,18 @@ class Free:
         """``guessing``: as :class:`Constrained`."""
         self._tries, self._renderer, self._most = CommandTries(policy), policy.renderer, max_action_tokens
         self._guessing = guessing
+        self.forget()
+
+    def forget(self) -> None:
+        """What was said so far, which it guesses by."""
+        self._replies = Replies(self._renderer.stop_token)
 
     def longest(self, admissible: tuple[str, ...]) -> int:
         return self._most
 
     def start(self, admissible: tuple[str, ...], samples: int) -> Line:
-        trie = self._tries.find(admissible) if self._guessing else None
-        return self._line((), 0, None if trie is None else trie.root, tuple(range(samples)), 0.0, 0)
+        trie = self._tries.find(admissible) if self._guessing and admissible else None
+        return self._line((), (), None if trie is None else trie.root, tuple(range(samples)), 0.0, 0)
 
     def allowed(self, line: Line) -> list[Allowed]:
         """The whole vocabulary, at each of its places."""
@@ -204,13 +215,16 @@ class Free:
             for token, members, log_prob in _groups(going, iter([drawn[sample] for sample in going])):
                 sum_ = total + log_prob
                 if token == self._renderer.stop_token or at + 1 == self._most:
-                    reason, action = self._renderer.parse([*path[:at], token])
+                    whole = [*path[:at], token]
+                    reason, action = self._renderer.parse(whole)
+                    if self._guessing:
+                        self._replies.remember(whole, len(members))
                     progress.said.append(Said(Decision(action, reason, sum_, len(members)), members, at, (token,)))
                 elif guess < line.guessed and token == path[at]:
                     agreed, agreed_total = members, sum_
                 else:
                     edge = self._follow(line.end if guess == line.guessed else None, token)
-                    progress.lines.append(self._line((token,), at, edge, members, sum_, line.depth + guess + 1))
+                    progress.lines.append(self._line(path[:at], (token,), edge, members, sum_, line.depth + guess + 1))
             if not agreed:
                 break
             going, total = agreed, agreed_total
@@ -218,19 +232,23 @@ class Free:
 
     def _line(
         self,
+        kept: Sequence[int],
         drawn: tuple[int, ...],
-        keep: int,
         edge: Edge | None,
         samples: tuple[int, ...],
         log_prob: float,
         depth: int,
     ) -> Line:
-        """``drawn`` and as much of what must follow it as an action may have; an end mark is not worth reading."""
-        if edge is None:
-            return Line(self, keep, drawn, None, samples, log_prob, depth)
-        whole = edge.forced[:-1] if isinstance(edge.end, Leaf) else edge.forced
-        guess = whole[: self._most - keep - len(drawn) - 1]
-        end = edge.end if len(guess) == len(whole) else None
+        """After ``kept``, which was read: ``drawn``, and as much of what is likely to follow as an action may have; an
+        end mark is not worth reading."""
+        keep, end = len(kept), None
+        most = self._most - keep - len(drawn) - 1
+        if edge is not None:
+            whole = edge.forced[:-1] if isinstance(edge.end, Leaf) else edge.forced
+            guess = whole[:most]
+            end = edge.end if len(guess) == len(whole) else None
+        else:
+            guess = self._replies.likely([*kept, *drawn], most)
         return Line(self, keep, (*drawn, *guess), end, samples, log_prob, depth, tuple(range(len(guess), -1, -1)))
 
     def _follow(self, end: Node | Text | Leaf | None, token: int) -> Edge | None:

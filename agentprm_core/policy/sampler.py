@@ -107,6 +107,8 @@ class Sampler:
         state = self._seats.pop(seat)
         self._asked.pop(seat, None)
         self._talks.close(state.talk)
+        if not self._seats:  # what is played next is then played as by a new sampler, also where a killed run goes on
+            self._decoding.forget()
         return Cost(generated=state.generated, policy_read=state.talk.read)
 
     def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:

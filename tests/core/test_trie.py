@@ -148,6 +148,31 @@ def test_a_guess_that_comes_true_saves_calls():
     assert decode(Free(POLICY, 16), ("abcd", "bb"), 1, draw)[1] == 2
 
 
+@given(st.lists(st.text("ab", max_size=6), min_size=1, max_size=60), st.integers(1, 6), st.integers(2, 7), st.randoms())
+def test_guessing_by_earlier_replies_changes_nothing_but_the_calls(earlier, samples, most, random):
+    """Samples that mostly say what was said before, and sometimes leave it, where no command is listed."""
+    taught, without = Free(POLICY, most), Free(POLICY, most, guessing=False)
+    for text in earlier:
+        decode(taught, (), 3, says(text))
+    wanted = [(*Letters().action_text(random.choice(earlier)), STOP) for _ in range(samples)]
+    strays = {(s, d): random.randrange(5) for s in range(samples) for d in range(8) if random.random() < 0.1}
+
+    def draw(sample, depth, allowed):
+        return strays.get((sample, depth), (*wanted[sample], *[STOP] * 8)[depth])
+
+    (guessed, calls), (plain, more_calls) = (decode(free, (), samples, draw) for free in (taught, without))
+    assert said(guessed) == said(plain)
+    assert sorted(d.log_prob for d in guessed) == sorted(d.log_prob for d in plain)
+    assert calls <= more_calls
+
+
+def test_a_reply_that_is_said_again_and_again_takes_one_call():
+    free = Free(POLICY, 16)
+    calls = [decode(free, (), 1, says("abcd"))[1] for _ in range(40)]
+    assert calls[0] == 5
+    assert calls[-1] == 1
+
+
 def test_free_decoding_needs_no_speakable_command_and_constrained_does():
     assert decode(Free(POLICY, 3), ("?",), 1, lambda *_: 1)[0][0].action == "aaa"
     with pytest.raises(Unspeakable, match="none of the 1 admissible commands is made of known tokens"):
@@ -159,7 +184,7 @@ def test_free_decoding_needs_no_speakable_command_and_constrained_does():
 def says(text):
     """Draws that write ``text``, whatever is allowed; the same for every sample."""
     tokens = (*Letters().action_text(text), STOP)
-    return lambda sample, depth, allowed: tokens[depth]
+    return lambda sample, depth, allowed: tokens[depth] if depth < len(tokens) else STOP
 
 
 def test_where_nothing_is_listed_any_text_is_an_action():

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
 
+from agentprm_core.policy import slot_attention
 from agentprm_core.training import attention
 from agentprm_core.training.precision import computing_in
 from tests.model import text_world
@@ -27,6 +28,19 @@ def test_products_are_what_the_kernel_says(length, dtype, near):
     second.backward(upstream)
     for one, other in zip(kernel, products):
         torch.testing.assert_close(other.grad, one.grad, atol=4 * near, rtol=4 * near)
+
+
+@pytest.mark.parametrize(("heads", "queries"), [(2, 12), (2, 1), (6, 4)], ids=["folded", "one query", "plain"])
+def test_products_over_a_cache_are_what_the_kernel_says(heads, queries):
+    """Three slots of 50 keys in 2 heads. The mask is for one query, for a query each, or for each of three heads."""
+    torch.manual_seed(0)
+    query, keys, values = torch.randn(3, heads, queries, 16), *torch.randn(2, 3, 50, 2, 16).transpose(2, 3)
+    hidden = torch.arange(50) > torch.randint(5, 50, (3, 1, queries if heads == 6 or queries > 1 else 1, 1))
+    mask = torch.zeros(hidden.shape).masked_fill_(hidden, torch.finfo(torch.float32).min)
+    exact = slot_attention._seen(query, keys, values, mask, 0.3)
+    low = [x.bfloat16() for x in (query, keys, values)]
+    products = slot_attention._seen(*low, mask.clamp(min=torch.finfo(torch.bfloat16).min).bfloat16(), 0.3)
+    torch.testing.assert_close(products.float(), exact, atol=2e-2, rtol=2e-2)
 
 
 def test_products_are_for_short_rows_in_bfloat16():

@@ -156,6 +156,27 @@ def test_forced_tokens_are_not_decoded():
     assert len(player.tick()) == 1
 
 
+def test_replies_that_come_again_are_read_at_once_until_the_last_conversation_ends():
+    player = sampler(toy.policy(), slots=2, constrained=False, temperature=0.0)
+
+    def calls():
+        seat = player.open(0)
+        player.see(seat, "you are in a room", ())
+        player.ask(seat)
+        ticks = 1
+        while not player.tick():
+            ticks += 1
+        player.close(seat)
+        return ticks
+
+    alone = [calls() for _ in range(40)]
+    assert set(alone) == {alone[0]}, "nobody else is there: nothing is remembered"
+    player.open(0)
+    together = [calls() for _ in range(100)]
+    assert together[0] == alone[0] > 1
+    assert together[-1] == 1
+
+
 def test_unspeakable_commands_are_left_out_and_none_left_is_an_error():
     player = sampler(toy.policy())
     seat = player.open(seed=0)
