@@ -2,7 +2,9 @@
 # to keep to an instruction? Read: data/metrics/stages/rollout-1.json and prm-1.json, data/metrics/evaluate-0.json and
 # evaluate-1.json, and the JSON object that benchmarks.chat_model prints. The control is chat-demonstrations' evaluate-0.json.
 [ -d models/chat ] || python -m tasks.commands.make_chat_model --out models/chat --worlds arithmetic --dialogues 16000 --steps 900 --threads 1
-size="games.train=16400 games.seen=300 rollout.games=8000 method.steps=180"
+sh experiments/run chat chat # what make run PROFILE=chat runs
+sh experiments/run chat-5000 chat rollout.games=5000 critic.epochs=0.25
+size="games.train=16400 games.seen=300 rollout.games=8000 method.steps=180 critic.epochs=0.25"
 sh experiments/run chat-large chat $size -- evaluate@0 evaluate@1 evaluate@2
 sh experiments/run chat-large-demonstrations chat $size compute.threads=1 sft.epochs=24 -- evaluate@0
 [ -d models/sums ] || python -m tasks.commands.make_chat_model --out models/sums --size medium --worlds arithmetic --dialogues 16000 \
