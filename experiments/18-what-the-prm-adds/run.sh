@@ -12,3 +12,7 @@ sh experiments/run adds-update compute.threads=1 &&
 sh experiments/run adds-second seed=2 compute.threads=1 -- prm@1 &&
   python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1 &&
   python -m benchmarks.updates --campaign . --keep data/updates --placebo data/placebo/1 --arms prm,untrained_likelihood,placebo --json
+# The same search with a third seed.
+sh experiments/run adds-third seed=3 compute.threads=1 -- prm@1 &&
+  python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/third &&
+  python -m benchmarks.updates --campaign . --keep data/updates-third --placebo data/placebo/third --arms prm,untrained_likelihood,placebo --json
