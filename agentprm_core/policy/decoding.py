@@ -100,7 +100,7 @@ class Constrained:
         return trie.longest + self._most if trie.opens else trie.longest
 
     def forget(self) -> None:
-        """What was said so far."""
+        """Guess as if nothing had been said so far."""
         self._free.forget()
 
     def start(self, admissible: tuple[str, ...], samples: int) -> Line | Said:
@@ -189,14 +189,14 @@ class Free:
         self.forget()
 
     def forget(self) -> None:
-        """What was said so far, which it guesses by."""
+        """Guess as if nothing had been said so far."""
         self._replies = Replies(self._renderer.stop_token)
 
     def longest(self, admissible: tuple[str, ...]) -> int:
         return self._most
 
     def start(self, admissible: tuple[str, ...], samples: int) -> Line:
-        trie = self._tries.find(admissible) if self._guessing and admissible else None
+        trie = self._tries.find(admissible) if self._guessing else None
         return self._line((), (), None if trie is None else trie.root, tuple(range(samples)), 0.0, 0)
 
     def allowed(self, line: Line) -> list[Allowed]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 KNOWN = 4
-"""Replies that went a way before it is guessed, and before what follows it is remembered."""
+"""Replies that begin alike before it is remembered how they go on."""
 SHARE = 0.5
-"""A guess ends where less than so much of the replies that got as far as its beginning went on alike."""
+"""A guess goes on while more than this share of the replies that reached its start went the same way."""
 
 
 class _Node:
@@ -48,14 +48,12 @@ class Replies:
 
     def likely(self, path: Sequence[int], most: int) -> tuple[int, ...]:
         """Up to ``most`` tokens that more than :data:`SHARE` of the replies that began with ``path`` went on with,
-        the stop token left out; empty where fewer than :data:`KNOWN` began so."""
+        the stop token left out; empty where next to none began so."""
         node = self._root
         for token in path:
             if (child := node.after.get(token)) is None:
                 return ()
             node = child
-        if node.count < KNOWN:
-            return ()
         floor, guess = SHARE * node.count, []
         while len(guess) < most and (node := node.likeliest) and node.count > floor and node.token != self._stop:
             guess.append(node.token)
