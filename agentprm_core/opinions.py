@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 import torch
 
+from agentprm_core.policy.conversations import common_prefix
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.rows import action_tokens
 from agentprm_core.prm.score import score_actions
@@ -94,7 +96,7 @@ def probabilities(
         for turn, actions in zip(episode.turns, tried, strict=True)
     ]
     found: list[list[float]] = []
-    for first, end in _portions(spelt, policy.model.config.vocab_size):
+    for first, end in _portions(spelt, _said(policy, episode), policy.model.config.vocab_size):
         found += _read(policy, episode, spelt, first, end, constrained)
     return found
 
@@ -103,9 +105,19 @@ def _tried(taken: str, admissible: tuple[str, ...], added: Sequence[str]) -> lis
     return list(dict.fromkeys([*listed_commands(admissible), taken, *added]))
 
 
-def _portions(spelt: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> Iterator[tuple[int, int]]:
+def _said(policy: Checkpoint, episode: Episode) -> list[tuple[int, ...]]:
+    """By turn the tokens of what was done."""
+    return [action_tokens(policy.renderer, turn.action, turn.reason) for turn in episode.turns]
+
+
+def _portions(
+    spelt: Sequence[Sequence[tuple[int, ...]]], said: Sequence[tuple[int, ...]], vocabulary: int
+) -> Iterator[tuple[int, int]]:
     """(first, end) of turns that are read together."""
-    lengths = [sum(map(len, of_turn)) for of_turn in spelt]
+    lengths = [
+        len(own) + sum(len(tokens) - common_prefix(tokens, own) for tokens in of_turn)
+        for own, of_turn in zip(said, spelt)
+    ]
     most = max(1, min(BRANCH_TOKENS, _LOGITS // vocabulary))
     for turns in cut(range(len(spelt)), lengths, most):
         yield turns[0], turns[-1] + 1
@@ -120,21 +132,31 @@ def _read(
     end: int,
     constrained: bool,
 ) -> list[list[float]]:
-    """Of turns ``first`` to ``end``, in one pass over the episode's first ``end`` turns."""
-    rendered = policy.renderer.episode(episode.turns[:end])
-    trunk = rendered.input_ids[: rendered.action_starts[-1]]
-    branches = [(rendered.action_starts[t], tokens, NOTHING) for t in range(first, end) for tokens in spelt[t]]
+    """Of turns ``first`` to ``end``, in one pass over the episode's first ``end`` turns. What an action has in common
+    with the one that was done, as the reason before both, is read once."""
+    rendered, said = policy.renderer.episode(episode.turns[:end]), _said(policy, episode)
+    trunk = rendered.input_ids[: rendered.action_ends[-1] + 1]
+    branches = [
+        (rendered.action_starts[t] + same, tokens[same:], NOTHING)
+        for t in range(first, end)
+        for tokens in spelt[t]
+        if (same := common_prefix(tokens, said[t])) < len(tokens)
+    ]
     row = tree_row(trunk, NOTHING, branches)
     batch = pack([row]).to(policy.model.device)
     where_N = torch.arange(len(row), device=policy.model.device) >= len(trunk)
+    for t in range(first, end):
+        where_N[rendered.action_starts[t] : rendered.action_ends[t] + 1] = True
     with packed_attention(policy.model):
         logits_PV = logits_of(policy.model, batch, where_N).double().cpu().numpy()
     unknown, rows, found = policy.tokenizer.unk_token_id, iter(logits_PV), []
-    for turn, of_turn in zip(episode.turns[first:end], spelt[first:end]):
+    of_said = [list(islice(rows, len(own))) for own in said[first:end]]
+    for turn, own, own_rows, of_turn in zip(episode.turns[first:end], said[first:end], of_said, spelt[first:end]):
         closed = constrained and bool(turn.admissible) and not any(OPEN in command for command in turn.admissible)
         listed = {action_tokens(policy.renderer, command, turn.reason) for command in turn.admissible}
         follows = _follows([tokens for tokens in listed if unknown not in tokens]) if closed else None
-        found.append([float(np.exp(_log_probability(tokens, rows, follows))) for tokens in of_turn])
+        each = [chain(own_rows[: common_prefix(tokens, own)], rows) for tokens in of_turn]
+        found.append([float(np.exp(_log_probability(*both, follows))) for both in zip(of_turn, each)])
     return found
 
 

@@ -129,8 +129,8 @@ class Conversations:
         self._openings.setdefault(opening, []).append(talk)
 
 
-def common_prefix(a: list[int], b: list[int]) -> int:
-    """The length of the longest common prefix."""
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """The length of the longest common prefix of two lists, or of two tuples."""
     low, high = 0, min(len(a), len(b))
     while low < high:  # they agree up to ``low``: slices are compared in C, a loop over tokens would not be
         middle = (low + high + 1) // 2

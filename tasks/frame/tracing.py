@@ -7,7 +7,6 @@ are no outs of DVC. The stage writes them down (:func:`traces`); the process tha
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -64,50 +63,38 @@ def log_traces(store: Store, *, traces: Sequence[Mapping], prms: Sequence[str]) 
     was won, and the mean of Q.
     """
     import mlflow
+    from mlflow.entities import AssessmentSource
+    from mlflow.entities.trace_location import MlflowExperimentLocation
 
-    logging.getLogger("mlflow.tracing.export.async_export_queue").setLevel(logging.WARNING)  # it tells of its queue
+    where = MlflowExperimentLocation(store.experiment)
+    judges = [(_q(number), AssessmentSource(source_type="CODE", source_id=prm)) for number, prm in enumerate(prms)]
+    world = AssessmentSource(source_type="CODE", source_id="world")
     for one in traces:
-        root = mlflow.start_span_no_context(
-            f"{one['kind']}: {one['policy']}",
-            span_type="AGENT",
-            inputs={"goal": one["goal"], "game": one["game"]},
-            experiment_id=store.experiment,
-            tags={name: str(one[name]) for name in ("game", "kind", "policy", "chosen")}
-            | {"won": str(one["won"]).lower()},
-            metadata={SESSION: one["game"], RUN: store.runs["stage"]},
-        )
-        spans = [_span(mlflow, root, t, turn) for t, turn in enumerate(one["turns"], start=1)]
-        root.end(outputs={"won": one["won"], "actions": len(spans), "ending": one["ending"]})
-        _feedback(mlflow, root, spans, one, prms)
-    mlflow.flush_trace_async_logging()
+        tags = {name: str(one[name]) for name in ("game", "kind", "policy", "chosen")}
+        tags["won"] = str(one["won"]).lower()
+        # feedback that is given while the trace is open is sent with it, and not in a transaction each
+        with mlflow.start_span(f"{one['kind']}: {one['policy']}", "AGENT", trace_destination=where) as root:
+            mlflow.update_current_trace(tags, metadata={SESSION: one["game"], RUN: store.runs["stage"]})
+            root.set_inputs({"goal": one["goal"], "game": one["game"]})
+            root.set_outputs({"won": one["won"], "actions": len(one["turns"]), "ending": one["ending"]})
+            mlflow.log_feedback(trace_id=root.trace_id, name="won", value=one["won"], source=world)
+            for number, (name, judge) in enumerate(judges):
+                mean = sum(turn["q"][number] for turn in one["turns"]) / len(one["turns"])
+                mlflow.log_feedback(trace_id=root.trace_id, name=f"mean_{name}", value=round(mean, 4), source=judge)
+            for number, turn in enumerate(one["turns"], start=1):
+                _span(mlflow, root.trace_id, number, turn, judges)
     return len(traces)
 
 
-def _span(mlflow: Any, root: Any, number: int, turn: Mapping) -> str:
-    """A turn under its episode. Its id."""
-    span = mlflow.start_span_no_context(
-        f"turn {number}: {turn['action']}",
-        span_type="TOOL",
-        parent_span=root,
-        inputs={"observation": turn["observation"]},
-        attributes={name: turn[name] for name in ("state_key", "valid", "candidates")},
-    )
-    span.end(outputs={"action": turn["action"], **({"reason": turn["reason"]} if turn["reason"] else {})})
-    return span.span_id
+def _q(number: int) -> str:
+    return "q" if number == 0 else f"q_{number + 1}"
 
 
-def _feedback(mlflow: Any, root: Any, spans: Sequence[str], one: Mapping, prms: Sequence[str]) -> None:
-    from mlflow.entities import AssessmentSource
-
-    def say(name: str, value: float | bool, source: str, span: str | None = None) -> None:
-        by = AssessmentSource(source_type="CODE", source_id=source)
-        mlflow.log_feedback(trace_id=root.trace_id, name=name, value=value, source=by, span_id=span)
-
-    mlflow.flush_trace_async_logging()  # feedback goes to a trace that is there
-    say("won", one["won"], "world")
-    for number, prm in enumerate(prms):
-        name = "q" if number == 0 else f"q_{number + 1}"
-        taken = [turn["q"][number] for turn in one["turns"]]
-        say(f"mean_{name}", round(sum(taken) / len(taken), 4), prm)
-        for span, q in zip(spans, taken, strict=True):
-            say(name, round(q, 4), prm, span)
+def _span(mlflow: Any, trace: str, number: int, turn: Mapping, judges: Sequence[tuple[str, Any]]) -> None:
+    """A turn under its episode, with what the PRMs say of its action."""
+    with mlflow.start_span(f"turn {number}: {turn['action']}", "TOOL") as span:
+        span.set_inputs({"observation": turn["observation"]})
+        span.set_outputs({"action": turn["action"], **({"reason": turn["reason"]} if turn["reason"] else {})})
+        span.set_attributes({name: turn[name] for name in ("state_key", "valid", "candidates")})
+    for (name, judge), q in zip(judges, turn["q"], strict=True):
+        mlflow.log_feedback(trace_id=trace, name=name, value=round(q, 4), source=judge, span_id=span.span_id)

@@ -145,6 +145,7 @@ def test_the_pages_figures_are_those_of_the_table(finished):
 def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")  # as the sender has it
     turns = tuple(Turn(f"seen {t}", "look", ("look", "go"), True, f"s{t}") for t in range(2))
     told = [(Candidate("look", 0.75, (0.25,), True), Candidate("go", 0.25, (0.5,), False)) for _ in turns]
     games = [Game(name, "alfworld", "unseen", "pick", "put a mug", "") for name in ("a", "b")]
