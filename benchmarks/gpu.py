@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import platform
 import time
+import traceback
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import torch
@@ -56,14 +59,16 @@ def measure(out: Path, device: str, small: bool, minutes: float) -> dict:
 
 
 def attempted(part: Callable[[str, bool], dict], device: str, small: bool) -> dict:
-    """The figures of a part, or its error: nobody is there to start it again."""
+    """The figures of a part, or its error: nobody is there to start it again. On a GPU each part has a process of its
+    own: a failed kernel leaves a process that can use the GPU for nothing more."""
     try:
-        return part(device, small)
+        if device == "cpu":
+            return part(device, small)
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+            return process.submit(part, device, small).result()
     except Exception as error:
+        traceback.print_exc()
         return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
-    finally:
-        if device == "cuda":
-            torch.cuda.empty_cache()
 
 
 def machine(device: str) -> dict:

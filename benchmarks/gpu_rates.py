@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +23,10 @@ from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.runner import CachedModel, cache_bytes
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.tokenizer import train_tokenizer
-from agentprm_core.rollout import play, starts
+from agentprm_core.rollout import Start, play, starts
+from agentprm_core.shards.processes import Processes
 from agentprm_core.training.packing import Row
+from agentprm_core.types import Game
 from agentprm_core.worlds import make_world
 from agentprm_core.worlds.alfworld.expert import play_expert
 from agentprm_core.worlds.alfworld.households import generate_games
@@ -44,11 +48,13 @@ class Size:
     shape: ModelShape
     batch_tokens: int
     steps: int
+    passes: int = 1
+    """Forward passes of a step, so that one fits into 80 GB."""
 
 
 SIZES = {
-    "100M": Size(ModelShape(12, 768, 2304, 12, 4, 64, 8192, True), 65_536, 12),
-    "1B": Size(ModelShape(18, 2048, 6144, 16, 8, 128, 8192, True), 32_768, 8),
+    "100M": Size(ModelShape(12, 768, 2304, 12, 4, 64, 8192, True), 65_536, 12, 2),
+    "1B": Size(ModelShape(18, 2048, 6144, 16, 8, 128, 8192, True), 32_768, 8, 4),
 }
 SMALL = {
     "0.3M": Size(ModelShape(2, 96, 288, 3, 1, 32, 512, True), 2048, 4),
@@ -104,7 +110,47 @@ def rollouts(device: str, small: bool) -> dict:
             "cache_mb": round(slots * cache_bytes(policy.model, CONTEXT) / 2**20),
         }
         del sampler
+    return figures | players(policy, games, slots_tried[1], (2,) if small else (4, 8, 14))
+
+
+def players(policy: Checkpoint, games: list[Game], slots: int, counts: Sequence[int]) -> dict:
+    """Turns a second of several processes that play on one device, each with a sampler of its own.
+
+    The time is that between the first portion's beginning and the last one's end: starting the processes is not counted.
+    """
+    figures: dict = {}
+    for count in counts:
+        each = slots // 2 if count > 2 else slots
+        begun = starts(games, max(1, -(-3 * each * count // len(games))), 2)
+        size = -(-len(begun) // (3 * count))
+        portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
+        pool = Processes(count, threads=1)
+        shared = (replace(policy, model=copy.deepcopy(policy.model).cpu()), policy.model.device.type, each)
+        try:
+            list(pool.play(player, shared, [(begun[:8],)] * (2 * count)))  # each process loads its model
+            first, last, turns = math.inf, 0.0, 0
+            for done in pool.play(player, shared, portions):
+                last = time.perf_counter()
+                first, turns = min(first, last - done.seconds), turns + done.result
+        finally:
+            pool.close()
+        rate = turns / (last - first)
+        figures[f"{count} players of {each}"] = {
+            "turns_per_s": round(rate),
+            "minutes_for_70000": round(CAMPAIGN * turns / len(begun) / rate / 60, 2),
+        }
     return figures
+
+
+def player(policy: Checkpoint, device: str, slots: int) -> Callable[[list[Start]], int]:
+    """Turns of a portion of rollouts, played on the device."""
+    policy.model.to(device)
+
+    def played(begun: list[Start]) -> int:
+        sampler = Sampler(policy, slots=slots, context=CONTEXT, temperature=1.0, constrained=True, max_action_tokens=16)
+        return sum(episode.length for episode in play(sampler, begun, world_name="alfworld", max_turns=MAX_TURNS))
+
+    return played
 
 
 def trained_policy(device: str, demos: int, steps: int) -> Checkpoint:
@@ -135,7 +181,13 @@ def _utilisation(device: str, size: Size) -> dict:
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     found = sft_steps(
-        lambda: model_of(shape, device), rows, size.batch_tokens, "bfloat16", size.steps, optimizer="adamw"
+        lambda: model_of(shape, device),
+        rows,
+        size.batch_tokens,
+        "bfloat16",
+        size.steps,
+        optimizer="adamw",
+        passes=size.passes,
     )
     how = Training("bfloat16", "adamw", size.batch_tokens)
     flops = training_flops(shape, how, size.batch_tokens, ROW, size.batch_tokens)

@@ -132,10 +132,13 @@ def sft_steps(
     precision: str,
     steps: int,
     optimizer: str = "muon",
+    passes: int = 1,
 ) -> dict:
     """Steps of fine-tuning on episodes, all of whose tokens are learnt, and the optimizer's share of them."""
     tuned = [Row(row.input_ids, _all_learnt(len(row))) for row in rows]
-    settings = SftSettings(RATE, batch_tokens, 0, steps=steps, optimizer=optimizer, precision=precision)
+    settings = SftSettings(
+        RATE, batch_tokens // passes, 0, steps=steps, accumulation=passes, optimizer=optimizer, precision=precision
+    )
     with tempfile.TemporaryDirectory() as scratch:
         trainer = EpisodeTrainer(model_of(), tuned, sft_objective, settings, Path(scratch))
         clock = _Clock(trainer)

@@ -149,6 +149,10 @@ class Queries:
             padded, real = (torch.from_numpy(x).to(past.device) for x in (numbers, np.flatnonzero(within_BQ >= 0)))
         rows = self.rows[chosen]
         length = int(rows.max()) + 1
+        if (
+            past.device.type != "cpu"
+        ):  # a GPU's kernels read masks in whole words: any other width is copied, or refused
+            length = min(-(-length // _ALIGNED) * _ALIGNED, past.shape[1])
         if wide is not None:
             folded = wide.folded or queries == 1
             masks = queries * groups if wide.folded and queries > 1 else queries
@@ -172,6 +176,10 @@ class Queries:
         slots = torch.from_numpy(self.slots[first]).to(past.device)
         mask = mask.view(end - begin, 1, -1, length)
         return Bucket(begin, tokens, padded, real, slots, queries, length, folded, mask)
+
+
+_ALIGNED = 8
+"""Keys of a mask, of two bytes each, that make 16 bytes."""
 
 
 def _spans(counts: list[int]) -> list[tuple[int, int]]:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ATTENTION = "agentprm_packed"
+_AMPERE = 8
+"""The first generation of GPUs on which PyTorch's kernel for rows runs."""
+_WIDEST = 256
+"""The largest head size of that kernel."""
 _SHORT = 512
 """Tokens of a row up to which its attention weights, a square of it, are kept for the backward pass."""
 
@@ -68,6 +72,8 @@ class Blocks:
     """Where each packed token's query stands in all blocks end to end."""
     memory: Memory | None = None
     """Keys and values of tokens read before, to be kept and added to."""
+    rows: tuple[torch.Tensor, int] | None = None
+    """On a GPU whose kernel takes rows as they lie in the pack: where each ends [B + 1] int32, and the longest's tokens."""
 
 
 class Memory:
@@ -86,7 +92,19 @@ class Memory:
 
 def forward_blocks(batch: Batch, memory: Memory | None = None) -> Blocks:
     """Who sees whom in a packed batch that is read from its start."""
-    return Blocks([group for block in batch.blocks for group in _groups(block)], batch.back, memory)
+    groups = [group for block in batch.blocks for group in _groups(block)]
+    plain = memory is None and all(block.fork is None for block in batch.blocks)
+    return Blocks(groups, batch.back, memory, _rows(batch) if plain and _takes_rows(batch.input_ids.device) else None)
+
+
+def _takes_rows(device: torch.device) -> bool:
+    """Whether PyTorch's kernel for rows of different lengths runs there."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= _AMPERE
+
+
+def _rows(batch: Batch) -> tuple[torch.Tensor, int]:
+    lengths_B = torch.bincount(batch.row, minlength=len(batch.numbers))
+    return F.pad(lengths_B.cumsum(0), (1, 0)).to(torch.int32), int(lengths_B.max())
 
 
 def read(model: nn.Module, ids_N: torch.Tensor, positions_N: torch.Tensor, blocks: Blocks, **options: object):
@@ -148,6 +166,9 @@ def attend_packed(
             "a model with a sliding window cannot be trained on packed batches: choose another model.source"
         )
     heads, width = query.shape[1], query.shape[3]
+    half = _half(query)
+    if packed.rows is not None and half and width <= _WIDEST and not dropout:
+        return _by_rows(*(x.to(half) for x in (query, key, value)), *packed.rows, scaling), None
     if packed.memory is not None:
         key, value = packed.memory.add(module.layer_idx, key, value)
     seen = []
@@ -160,6 +181,31 @@ def attend_packed(
             out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=mask is None, scale=scaling)
         seen.append(out.transpose(1, 2).reshape(-1, heads, width))
     return torch.cat(seen).index_select(0, packed.back_N)[None], None
+
+
+def _half(query: torch.Tensor) -> torch.dtype | None:
+    """The dtype of two bytes in which attention is computed; None where it is another one."""
+    kind = query.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+    return dtype if dtype in (torch.bfloat16, torch.float16) else None
+
+
+def _by_rows(
+    q_1HND: torch.Tensor,
+    k_1KND: torch.Tensor,
+    v_1KND: torch.Tensor,
+    ends: torch.Tensor,
+    longest: int,
+    scaling: float,
+) -> torch.Tensor:
+    """[1, N, H, D] by the kernel for rows of different lengths: no padding, and no row is moved."""
+    from torch.nn.attention.varlen import varlen_attn  # takes a while to import, and only a GPU has it
+
+    groups = q_1HND.shape[1] // k_1KND.shape[1]
+    q, k, v = (x[0].transpose(0, 1) for x in (q_1HND, k_1KND, v_1KND))
+    k, v = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k, v))
+    causal = {"window_size": (-1, 0)}  # all of its past, nothing of its future
+    return varlen_attn(q.contiguous(), k, v, ends, ends, longest, longest, scale=scaling, **causal)[None]
 
 
 def _products_are_faster(q_BHLD: torch.Tensor, dropout: float) -> bool:
