@@ -1,6 +1,7 @@
 """What ``torch.compile``, other attention kernels and CUDA graphs gain, each alone, for :mod:`benchmarks.gpu`.
 
-Of these the pipeline uses the kernel for rows of different lengths alone, where it runs. A gain is the plain way's seconds over the other's: above 1 it is worth having.
+Of these the pipeline uses the kernel for rows of different lengths alone,
+where it runs. A gain is the plain way's seconds over the other's: above 1 it is worth having.
 """
 
 from __future__ import annotations

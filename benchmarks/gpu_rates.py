@@ -116,7 +116,7 @@ def rollouts(device: str, small: bool) -> dict:
 def players(policy: Checkpoint, games: list[Game], slots: int, counts: Sequence[int]) -> dict:
     """Turns a second of several processes that play on one device, each with a sampler of its own.
 
-    The time is that between the first portion's beginning and the last one's end: starting the processes is not counted.
+    The time is that between the first portion's beginning and the last one's end: starting processes is not counted.
     """
     figures: dict = {}
     for count in counts:

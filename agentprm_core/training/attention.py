@@ -73,7 +73,7 @@ class Blocks:
     memory: Memory | None = None
     """Keys and values of tokens read before, to be kept and added to."""
     rows: tuple[torch.Tensor, int] | None = None
-    """On a GPU whose kernel takes rows as they lie in the pack: where each ends [B + 1] int32, and the longest's tokens."""
+    """On a GPU whose kernel takes rows as they lie: where each ends [B + 1] int32, and the longest's tokens."""
 
 
 class Memory:
