@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -168,7 +168,8 @@ def attend_packed(
     heads, width = query.shape[1], query.shape[3]
     half = _half(query)
     if packed.rows is not None and half and width <= _WIDEST and not dropout:
-        return _by_rows(*(x.to(half) for x in (query, key, value)), *packed.rows, scaling), None
+        ends, longest = packed.rows
+        return _by_rows(query.to(half), key.to(half), value.to(half), ends, longest, scaling), None
     if packed.memory is not None:
         key, value = packed.memory.add(module.layer_idx, key, value)
     seen = []
@@ -204,8 +205,9 @@ def _by_rows(
     groups = q_1HND.shape[1] // k_1KND.shape[1]
     q, k, v = (x[0].transpose(0, 1) for x in (q_1HND, k_1KND, v_1KND))
     k, v = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k, v))
-    causal = {"window_size": (-1, 0)}  # all of its past, nothing of its future
-    return varlen_attn(q.contiguous(), k, v, ends, ends, longest, longest, scale=scaling, **causal)[None]
+    past = (-1, 0)  # all of it, and nothing of the future
+    seen = varlen_attn(q.contiguous(), k, v, ends, ends, longest, longest, scale=scaling, window_size=past)
+    return cast(torch.Tensor, seen)[None]
 
 
 def _products_are_faster(q_BHLD: torch.Tensor, dropout: float) -> bool:
