@@ -1,5 +1,6 @@
 # Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
-# games searched. WebShop has one iteration, with more games searched. BabyAI has twice the demonstrations, since its
+# games searched. WebShop has one iteration, with more games searched, then three with
+# other demonstrations. BabyAI has twice the demonstrations, since its
 # episodes are short, and one iteration: by the default's search, then by a wide beam. TextCraft goes as far as the
 # first search, which is where it stops to learn. "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
@@ -12,6 +13,7 @@ sh experiments/run arithmetic-more arithmetic more_searches $one &&
   python -m benchmarks.updates --campaign . --keep data/longer --steps 4800 --arms demonstrations
 sh experiments/run webshop-more webshop $one method.games=12000 method.steps=1600 -- evaluate@0 evaluate@1 &&
   python -m benchmarks.updates --campaign . --keep data/longer --steps 1600 --arms demonstrations
+sh experiments/run webshop-three webshop more_searches $one games.train=46700 method.games=11900
 sh experiments/run arithmetic-alone arithmetic $one sft.observation_weight=0.0 -- rollout@1
 for rate in 1.5e-4 5e-5; do # read data/metrics/stages/prm-1.json
   sh experiments/run "arithmetic-$rate" arithmetic $one "critic.learning_rate=$rate" -- prm@1
