@@ -4,6 +4,8 @@
 [ -d models/chat ] || python -m tasks.commands.make_chat_model --out models/chat --worlds arithmetic --dialogues 16000 --steps 900 --threads 1
 sh experiments/run chat chat # what make run PROFILE=chat runs
 sh experiments/run chat-5000 chat rollout.games=5000 critic.epochs=0.25
+[ -d models/between ] || python -m tasks.commands.make_chat_model --out models/between --worlds arithmetic --dialogues 16000 --steps 650 --threads 1
+sh experiments/run chat-between chat model.source=models/between compute.threads=1
 size="games.train=16400 games.seen=300 rollout.games=8000 method.steps=180 critic.epochs=0.25"
 sh experiments/run chat-large chat $size -- evaluate@0 evaluate@1 evaluate@2
 sh experiments/run chat-large-demonstrations chat $size compute.threads=1 sft.epochs=24 -- evaluate@0
