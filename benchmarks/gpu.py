@@ -6,7 +6,8 @@
 It needs torch, transformers, numpy and pyarrow. A part that fails is written down with its error, and the next one
 runs. What was measured is written after each part, so a run that is stopped leaves its results.
 
-- ``rollouts``: turns a second of the sampler, by episodes at once, and the time that 70,000 episodes would take.
+- ``rollouts``: turns a second of the sampler, by episodes at once and by processes that share the GPU, and
+  the time that 70,000 episodes would take.
 - ``training``: FLOP utilisation of 100 million and 1 billion parameters in bfloat16: 6 operations a weight and token,
   and attention, over the rate of the device's data sheet, or of its own large products where it is not listed.
 - ``compile``, ``attention``, ``graph``: how many times as fast a training step is with ``torch.compile``, packed

@@ -1,7 +1,7 @@
 """What ``torch.compile``, other attention kernels and CUDA graphs gain, each alone, for :mod:`benchmarks.gpu`.
 
-Of these the pipeline uses the kernel for rows of different lengths alone,
-where it runs. A gain is the plain way's seconds over the other's: above 1 it is worth having.
+The pipeline uses none but the attention kernel for rows of different lengths, on a GPU that has it. A gain is the plain
+way's seconds over the other's: above 1 it is worth having.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def attention_kernels(device: str, small: bool) -> dict:
         torch.randn(1, heads, sum(lengths), _HEAD, device=device, dtype=dtype, requires_grad=True)
         for heads in (_HEADS, _KV_HEADS, _KV_HEADS)
     ]
-    ways = {"padded": _padded, "ours": _ours, "flex": _flex, "varlen": _varlen}
+    ways = {"padded": _padded, "ours": _ours, "flex": _flex}
     found: dict = {"tokens": sum(lengths), "rows": len(lengths)}
     results: dict[str, torch.Tensor] = {}
     for name, way in ways.items():
-        if name in ("flex", "varlen") and device == "cpu":
+        if name == "flex" and device == "cpu":
             found[name] = {"skipped": "on a CPU"}
             continue
         try:
@@ -81,18 +81,20 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def _padded(lengths: list[int], device: str) -> Attend:
-    blocks, nothing = replace(_blocks(lengths, device), rows=None), torch.empty(0)
-    return lambda q, k, v: attend_packed(None, q, k, v, nothing, _HEAD**-0.5, blocks)[0]
+    return _packed(replace(_blocks(lengths, device), rows=None))
 
 
 def _ours(lengths: list[int], device: str) -> Attend:
-    blocks, nothing = _blocks(lengths, device), torch.empty(0)
+    return _packed(_blocks(lengths, device))
+
+
+def _packed(blocks: Blocks) -> Attend:
+    nothing = torch.empty(0)
     return lambda q, k, v: attend_packed(None, q, k, v, nothing, _HEAD**-0.5, blocks)[0]
 
 
 def _blocks(lengths: list[int], device: str) -> Blocks:
-    batch = pack([Row(np.zeros(length, np.int32)) for length in lengths]).to(torch.device(device))
-    return forward_blocks(batch)
+    return forward_blocks(pack([Row(np.zeros(length, np.int32)) for length in lengths]).to(torch.device(device)))
 
 
 def _flex(lengths: list[int], device: str) -> Attend:
@@ -106,22 +108,6 @@ def _flex(lengths: list[int], device: str) -> Attend:
     mask = create_block_mask(seen, None, None, len(row), len(row), device=device)
     compiled = torch.compile(flex_attention)
     return lambda q, k, v: compiled(q, k, v, block_mask=mask, enable_gqa=True).transpose(1, 2)
-
-
-def _varlen(lengths: list[int], device: str) -> Attend:
-    from torch.nn.attention.varlen import varlen_attn
-
-    ends = torch.tensor([0, *np.cumsum(lengths).tolist()], device=device, dtype=torch.int32)
-    longest, groups = max(lengths), _HEADS // _KV_HEADS
-
-    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        flat = [x[0].transpose(0, 1) for x in (q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))]
-        try:
-            return varlen_attn(*flat, ends, ends, longest, longest, is_causal=True)[None]
-        except TypeError:  # since torch 2.11 a window of its past stands for causal
-            return varlen_attn(*flat, ends, ends, longest, longest, window_size=(-1, 0))[None]
-
-    return attend
 
 
 def decoding_graph(device: str, small: bool) -> dict:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,22 +19,21 @@ from agentprm_core.planning.work import training_flops
 from agentprm_core.policy.models import Checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.runner import CachedModel, cache_bytes
-from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.tokenizer import train_tokenizer
-from agentprm_core.rollout import Start, play, starts
+from agentprm_core.rollout import play, starts
 from agentprm_core.shards.processes import Processes
 from agentprm_core.training.packing import Row
 from agentprm_core.types import Game
 from agentprm_core.worlds import make_world
 from agentprm_core.worlds.alfworld.expert import play_expert
 from agentprm_core.worlds.alfworld.households import generate_games
+from benchmarks.shards import SETTINGS, measured
 from benchmarks.training_loops import sft_steps
 
 PEAKS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L40S": 362.0, "L4": 121.0, "4090": 165.0}
 """TFLOP/s of dense bfloat16 products in the data sheets, by a part of the device's name."""
 CAMPAIGN = 70_000
 """Episodes: paper A's."""
-MAX_TURNS, CONTEXT = 30, 512
 ROW = 512
 """Tokens of a row in training."""
 
@@ -90,77 +87,57 @@ def products(device: str, small: bool) -> dict:
 
 
 def rollouts(device: str, small: bool) -> dict:
-    """Turns a second by episodes at once, and the minutes that :data:`CAMPAIGN` episodes would take at the best."""
+    """Turns a second by episodes at once, then by processes that share the device, and the minutes that
+    :data:`CAMPAIGN` episodes would take."""
     slots_tried = (8, 16) if small else (512, 1024, 2048, 4096)
     policy = trained_policy(device, *((24, 6) if small else (600, 150)))
     games = generate_games(8 if small else 512, 1, "unseen")
     figures: dict = {}
     for slots in slots_tried:
         begun = starts(games, max(1, 2 * slots // len(games)), 1)
-        sampler = Sampler(policy, slots=slots, context=CONTEXT, temperature=1.0, constrained=True, max_action_tokens=16)
         at = time.perf_counter()
-        episodes = list(play(sampler, begun, world_name="alfworld", max_turns=MAX_TURNS))
+        episodes = list(play(SETTINGS.sampler(policy, 1.0, slots), begun, **SETTINGS.worlds))
         wait_for(device)
-        rate = sum(episode.length for episode in episodes) / (time.perf_counter() - at)
-        turns = sum(episode.length for episode in episodes) / len(episodes)
+        turns = sum(episode.length for episode in episodes)
         figures[f"{slots} at once"] = {
-            "turns_per_s": round(rate),
-            "turns_an_episode": round(turns, 1),
-            "minutes_for_70000": round(CAMPAIGN * turns / rate / 60, 2),
-            "cache_mb": round(slots * cache_bytes(policy.model, CONTEXT) / 2**20),
+            **_rate(turns / (time.perf_counter() - at), turns / len(episodes)),
+            "turns_an_episode": round(turns / len(episodes), 1),
+            "cache_mb": round(slots * cache_bytes(policy.model, SETTINGS.context) / 2**20),
         }
-        del sampler
-    return figures | players(policy, games, slots_tried[1], (2,) if small else (4, 8, 14))
-
-
-def players(policy: Checkpoint, games: list[Game], slots: int, counts: Sequence[int]) -> dict:
-    """Turns a second of several processes that play on one device, each with a sampler of its own.
-
-    The time is that between the first portion's beginning and the last one's end: starting processes is not counted.
-    """
-    figures: dict = {}
-    for count in counts:
-        each = slots // 2 if count > 2 else slots
-        begun = starts(games, max(1, -(-3 * each * count // len(games))), 2)
-        size = -(-len(begun) // (3 * count))
-        portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
-        pool = Processes(count, threads=1)
-        shared = (replace(policy, model=copy.deepcopy(policy.model).cpu()), policy.model.device.type, each)
-        try:
-            list(pool.play(player, shared, [(begun[:8],)] * (2 * count)))  # each process loads its model
-            first, last, turns = math.inf, 0.0, 0
-            for done in pool.play(player, shared, portions):
-                last = time.perf_counter()
-                first, turns = min(first, last - done.seconds), turns + done.result
-        finally:
-            pool.close()
-        rate = turns / (last - first)
-        figures[f"{count} players of {each}"] = {
-            "turns_per_s": round(rate),
-            "minutes_for_70000": round(CAMPAIGN * turns / len(begun) / rate / 60, 2),
-        }
+    for count in (2,) if small else (4, 8, 16):
+        rate = players(policy, games, slots_tried[0], count)
+        figures[f"{count} players of {slots_tried[0]}"] = _rate(rate, turns / len(episodes))
     return figures
 
 
-def player(policy: Checkpoint, device: str, slots: int) -> Callable[[list[Start]], int]:
-    """Turns of a portion of rollouts, played on the device."""
-    policy.model.to(device)
+def players(policy: Checkpoint, games: list[Game], slots: int, count: int) -> float:
+    """Turns a second of ``count`` processes that play on one device, ``slots`` episodes at once each."""
+    size = 2 * slots
+    begun = starts(games, -(-3 * size * count // len(games)), 2)
+    portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
+    pool = Processes(count, threads=1, device=policy.model.device.type)
+    try:
+        measured(pool, policy, portions[:count], slots)  # wakes them up
+        return measured(pool, policy, portions, slots)[0]
+    finally:
+        pool.close()
 
-    def played(begun: list[Start]) -> int:
-        sampler = Sampler(policy, slots=slots, context=CONTEXT, temperature=1.0, constrained=True, max_action_tokens=16)
-        return sum(episode.length for episode in play(sampler, begun, world_name="alfworld", max_turns=MAX_TURNS))
 
-    return played
+def _rate(turns_per_s: float, turns_an_episode: float) -> dict:
+    minutes = CAMPAIGN * turns_an_episode / turns_per_s / 60
+    return {"turns_per_s": round(turns_per_s), "minutes_for_70000": round(minutes, 2)}
 
 
 def trained_policy(device: str, demos: int, steps: int) -> Checkpoint:
     """A policy of the default size that has seen ``demos`` demonstrations for ``steps`` steps, to play."""
     world = make_world("alfworld")
-    played = [play_expert(world, game, MAX_TURNS, n) for n, game in enumerate(generate_games(demos, 0, "train"))]
+    played = [
+        play_expert(world, game, SETTINGS.max_turns, n) for n, game in enumerate(generate_games(demos, 0, "train"))
+    ]
     won = [episode for episode in played if episode.won]
     texts = {text for episode in won for turn in episode.turns for text in (turn.observation, *turn.admissible)}
-    tokenizer = train_tokenizer(sorted(texts), CONTEXT)
-    model = new_model(tokenizer, width=128, layers=4, heads=4, kv_heads=2, context=CONTEXT, seed=0)
+    tokenizer = train_tokenizer(sorted(texts), SETTINGS.context)
+    model = new_model(tokenizer, width=128, layers=4, heads=4, kv_heads=2, context=SETTINGS.context, seed=0)
     model.to(device)
     settings = SftSettings(1e-3, 2048, 0, steps=steps, optimizer="muon")
     with tempfile.TemporaryDirectory() as scratch:
@@ -232,4 +209,4 @@ def peak_tflops(device: str) -> float:
 def cached(shape: ModelShape, device: str, slots: int) -> CachedModel:
     """A model of this shape with its cache, for steps of decoding."""
     model = model_of(shape, device).to(torch.bfloat16).eval()
-    return CachedModel(model, slots=slots, context=CONTEXT)
+    return CachedModel(model, slots=slots, context=SETTINGS.context)

@@ -40,12 +40,12 @@ from agentprm_core.worlds.alfworld.households import generate_games
 SETTINGS = PlaySettings("alfworld", 30, 512, 16, constrained=True, slots=64, cache_mb=512)
 
 
-def player(policy: Checkpoint) -> Callable[[list[Start]], tuple[int, float]]:
+def player(policy: Checkpoint, slots: int) -> Callable[[list[Start]], tuple[int, float]]:
     """Turns and CPU seconds of a portion of rollouts."""
 
     def played(begun: list[Start]) -> tuple[int, float]:
         before = time.process_time()
-        turns = sum(episode.length for episode in play(SETTINGS.sampler(policy, 1.0), begun, **SETTINGS.worlds))
+        turns = sum(episode.length for episode in play(SETTINGS.sampler(policy, 1.0, slots), begun, **SETTINGS.worlds))
         return turns, time.process_time() - before
 
     return played
@@ -56,10 +56,13 @@ def idle() -> Callable[[int], int]:
     return int
 
 
-def measured(where: Shards, policy: Checkpoint, portions: Sequence[tuple]) -> tuple[float, float, float]:
-    """Turns a second, the players' CPU milliseconds a turn, and the share of all CPU time that is not the players'."""
+def measured(
+    where: Shards, policy: Checkpoint, portions: Sequence[tuple], slots: int = SETTINGS.slots
+) -> tuple[float, float, float]:
+    """Turns a second, the players' CPU milliseconds a turn, and the share of all CPU time that is not the players'.
+    ``slots``: episodes that a player plays at once."""
     before, turns, cpu, begun, ended = others_cpu(), 0, 0.0, [], 0.0
-    for done in where.play(player, (policy,), portions):
+    for done in where.play(player, (policy, slots), portions):
         ended = time.perf_counter()
         begun.append(ended - done.seconds)
         turns, cpu = turns + done.result[0], cpu + done.result[1]

@@ -69,7 +69,7 @@ class CachedModel:
         # a PRM has no output over tokens: its transposed embedding says how likely they are
         self._spoken_VW = embedding_of(base).weight if scores else cast(torch.Tensor, self._head.weight)
         self.device, self.context = base.device, context
-        if self.device.type == "cuda":  # cuDNN fails on some masks
+        if self.device.type == "cuda":  # cuDNN's attention fails on these masks (H100, torch 2.11)
             torch.backends.cuda.enable_cudnn_sdp(False)
         self.cache = KeyValueCache(slots=slots, device=base.device, **_sizes(config, context + branch_room, base.dtype))
         self._groups = config.num_attention_heads // config.num_key_value_heads

@@ -149,7 +149,7 @@ class Queries:
             padded, real = (torch.from_numpy(x).to(past.device) for x in (numbers, np.flatnonzero(within_BQ >= 0)))
         rows = self.rows[chosen]
         length = int(rows.max()) + 1
-        if past.device.type != "cpu":  # a GPU's kernels copy masks of other widths, or fail
+        if past.device.type != "cpu":  # a GPU's kernels copy masks of other widths
             length = min(-(-length // _ALIGNED) * _ALIGNED, past.shape[1])
         if wide is not None:
             folded = wide.folded or queries == 1

@@ -9,16 +9,18 @@ Finished portions are kept: a killed run plays only what is missing.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
 from agentprm_core.datasets import read_table, write_table
 from agentprm_core.errors import DataError
+from agentprm_core.policy.models import Checkpoint
 from agentprm_core.progress import Nobody, watched_by, watcher
 
 Work = Callable[..., Callable[..., Any]]
@@ -86,6 +88,18 @@ class Here:
 
 
 HERE = Here()
+
+
+def on_cpu(part: Any) -> Any:
+    """Of what portions share: a checkpoint as any process and machine can take it, all else as it is."""
+    if not isinstance(part, Checkpoint) or part.model.device.type == "cpu":
+        return part
+    return replace(part, model=cast(Any, copy.deepcopy(part.model)).to("cpu"))
+
+
+def on_device(part: Any, device: str) -> Any:
+    """Of what portions share: a checkpoint on the player's device, all else as it is."""
+    return replace(part, model=cast(Any, part.model).to(device)) if isinstance(part, Checkpoint) else part
 
 
 def done_elsewhere(make: Callable[..., Any], number: int, portion: tuple) -> Done | Refused:

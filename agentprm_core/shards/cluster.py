@@ -8,7 +8,6 @@ it was playing; another one plays that. Machines that join are used.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import logging
 import math
@@ -19,18 +18,17 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import torch
 
 import agentprm_core
 from agentprm_core.errors import DataError
-from agentprm_core.policy.models import Checkpoint
 from agentprm_core.progress import progress
-from agentprm_core.shards.base import Done, Refused, Work, accepted, done_elsewhere
+from agentprm_core.shards.base import Done, Refused, Work, accepted, done_elsewhere, on_cpu, on_device
 
 CONNECT_S = 5.0
 """Of a try whether anybody listens at an address."""
@@ -81,7 +79,7 @@ class Cluster:
             return
         self.join()
         ray = _ray()
-        together = ray.put(tuple(_on_cpu(part) for part in shared))
+        together = ray.put(tuple(on_cpu(part) for part in shared))
         waiting, died = deque(range(len(portions))), Counter[int]()
         crew, seen = self._crew, time.monotonic()
         try:
@@ -245,7 +243,7 @@ class Actor:
         if self._of != (work, together[0]):
             self._make = self._of = None  # what was made before gives its memory back first
             shared = ray.get(together[0])
-            self._make = work(*(_on(part, self._device) for part in shared))
+            self._make = work(*(on_device(part, self._device) for part in shared))
             self._of = (work, together[0])
         return done_elsewhere(self._make, number, portion)
 
@@ -285,17 +283,6 @@ def _connect(address: str) -> None:
         here = "RAY" if address == "auto" else address
         hint = f"this machine has to be one of Ray's: ray start --address={here}"
         raise DataError(f"Ray at {address} cannot be joined: {_short(error)}; {hint}") from error
-
-
-def _on_cpu(part: Any) -> Any:
-    """A checkpoint as any machine can take it."""
-    if not isinstance(part, Checkpoint) or part.model.device.type == "cpu":
-        return part
-    return replace(part, model=cast(Any, copy.deepcopy(part.model)).to("cpu"))
-
-
-def _on(part: Any, device: str) -> Any:
-    return replace(part, model=cast(Any, part.model).to(device)) if isinstance(part, Checkpoint) else part
 
 
 def _short(error: BaseException) -> str:

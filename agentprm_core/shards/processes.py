@@ -17,15 +17,16 @@ import torch
 
 from agentprm_core.errors import DataError
 from agentprm_core.progress import progress
-from agentprm_core.shards.base import Done, Refused, Work, accepted, done_elsewhere
+from agentprm_core.shards.base import Done, Refused, Work, accepted, done_elsewhere, on_cpu, on_device
 
 
 class Processes:
     """``count`` processes with ``threads`` threads of torch each. They start with the first portion and stay. What
-    portions share, the weights among it, lies in memory that all of them read, once each."""
+    portions share, the weights among it, lies in memory that all of them read, once each. With ``device`` cuda they
+    share one GPU, and each has the weights there."""
 
-    def __init__(self, count: int, *, threads: int) -> None:
-        self._count, self._threads = count, threads
+    def __init__(self, count: int, *, threads: int, device: str = "cpu") -> None:
+        self._count, self._threads, self._device = count, threads, device
         self._pool: ProcessPoolExecutor | None = None
 
     def play(self, work: Work, shared: tuple, portions: Sequence[tuple]) -> Iterator[Done]:
@@ -33,7 +34,7 @@ class Processes:
         if not portions:
             return
         pool = self._pool = self._pool or self._started()
-        sent = pickle.dumps((work, shared))
+        sent = pickle.dumps((work, tuple(map(on_cpu, shared)), self._device))
         memory = SharedMemory(create=True, size=len(sent))
         memory.buf[: len(sent)] = sent  # pyright: ignore[reportOptionalSubscript]: it is open
         try:
@@ -82,10 +83,10 @@ def _play(name: str, number: int, portion: tuple) -> Done | Refused:
         _made.clear()  # what was made before gives its memory back first
         memory = SharedMemory(name)
         try:
-            work, shared = pickle.loads(cast(memoryview, memory.buf))
+            work, shared, device = pickle.loads(cast(memoryview, memory.buf))
         finally:
             memory.close()
-        _made[name] = work(*shared)
+        _made[name] = work(*(on_device(part, device) for part in shared))
     return done_elsewhere(_made[name], number, portion)
 
 

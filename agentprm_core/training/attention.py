@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 ATTENTION = "agentprm_packed"
 _AMPERE = 8
 """The first generation of GPUs on which PyTorch's kernel for rows runs."""
-_WIDEST = 256
-"""The largest head size of that kernel."""
+_TWO_BYTES, _WIDEST = (torch.bfloat16, torch.float16), 256
+"""What that kernel computes in, and its largest head size."""
 _SHORT = 512
 """Tokens of a row up to which its attention weights, a square of it, are kept for the backward pass."""
 
@@ -103,6 +103,7 @@ def _takes_rows(device: torch.device) -> bool:
 
 
 def _rows(batch: Batch) -> tuple[torch.Tensor, int]:
+    """Where the rows end in the pack, [B + 1] from 0 on, and the longest's tokens."""
     lengths_B = torch.bincount(batch.row, minlength=len(batch.numbers))
     return F.pad(lengths_B.cumsum(0), (1, 0)).to(torch.int32), int(lengths_B.max())
 
@@ -166,10 +167,10 @@ def attend_packed(
             "a model with a sliding window cannot be trained on packed batches: choose another model.source"
         )
     heads, width = query.shape[1], query.shape[3]
-    half = _half(query)
-    if packed.rows is not None and half and width <= _WIDEST and not dropout:
+    dtype = _computed_in(query)
+    if packed.rows is not None and dtype in _TWO_BYTES and width <= _WIDEST and not dropout:
         ends, longest = packed.rows
-        return _by_rows(query.to(half), key.to(half), value.to(half), ends, longest, scaling), None
+        return _by_rows(query.to(dtype), key.to(dtype), value.to(dtype), ends, longest, scaling), None
     if packed.memory is not None:
         key, value = packed.memory.add(module.layer_idx, key, value)
     seen = []
@@ -184,11 +185,10 @@ def attend_packed(
     return torch.cat(seen).index_select(0, packed.back_N)[None], None
 
 
-def _half(query: torch.Tensor) -> torch.dtype | None:
-    """The dtype of two bytes in which attention is computed; None where it is another one."""
+def _computed_in(query: torch.Tensor) -> torch.dtype:
+    """The dtype that attention is computed in: under autocast kernels and products cast what they are given."""
     kind = query.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
-    return dtype if dtype in (torch.bfloat16, torch.float16) else None
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
 
 
 def _by_rows(
@@ -200,7 +200,7 @@ def _by_rows(
     scaling: float,
 ) -> torch.Tensor:
     """[1, N, H, D] by the kernel for rows of different lengths: no padding, and no row is moved."""
-    from torch.nn.attention.varlen import varlen_attn  # takes a while to import, and only a GPU has it
+    from torch.nn.attention.varlen import varlen_attn  # takes a second to import
 
     groups = q_1HND.shape[1] // k_1KND.shape[1]
     q, k, v = (x[0].transpose(0, 1) for x in (q_1HND, k_1KND, v_1KND))
@@ -215,9 +215,7 @@ def _products_are_faster(q_BHLD: torch.Tensor, dropout: float) -> bool:
     whose kernel computes in float32. There it takes 0.55 of the time up to 400 tokens, and as long at 800."""
     if q_BHLD.device.type != "cpu" or q_BHLD.shape[2] > _SHORT or dropout:
         return False
-    # under autocast the kernel and the products cast what they are given
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else q_BHLD.dtype
-    return dtype == torch.bfloat16
+    return _computed_in(q_BHLD) == torch.bfloat16
 
 
 def _causal_products(q_BHLD: torch.Tensor, k_BHLD: torch.Tensor, v_BHLD: torch.Tensor, scaling: float) -> torch.Tensor:

@@ -1,8 +1,7 @@
 # Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
-# games searched. WebShop has one iteration, with more games searched, then three with
-# other demonstrations. BabyAI has twice the demonstrations, since its
-# episodes are short, and one iteration: by the default's search, then by a wide beam. TextCraft goes as far as the
-# first search, which is where it stops to learn. "demonstrated" says how many rollouts' games had a demonstration.
+# games searched. WebShop has one iteration, with more games searched, then three with other demonstrations. BabyAI has
+# twice the demonstrations, since its episodes are short, and one iteration: by the default's search, then by a wide beam.
+# TextCraft goes as far as the first search, which is where it stops to learn. "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
 sh experiments/run arithmetic-full arithmetic $one &&
   python -m benchmarks.side_by_side arithmetic=. --out data/climb.png &&

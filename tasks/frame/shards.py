@@ -27,10 +27,6 @@ def shards(compute: Compute) -> Shards:
         return Cluster(form[3], threads=compute.threads, gpu=gpu, actors=count)
     if count is None or count == 1:
         return HERE
-    if gpu:
-        raise StageError(
-            f"{SHARDS} in the environment: {asked!r} is not allowed with compute.device cuda: local or ray"
-        )
     from agentprm_core.shards.processes import Processes
 
-    return Processes(count, threads=compute.threads)
+    return Processes(count, threads=compute.threads, device=compute.device)

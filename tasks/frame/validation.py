@@ -94,7 +94,7 @@ def _line(error: ValidationError, cls: type, raw: object) -> str:
     faults: list[Any] = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     first, *others = faults
     key = ".".join(str(part) for part in first["loc"]) or "(the whole file)"
-    more = f" (and {len(others)} more)" if others else ""
+    more = f" (and {len(others)} more {'problems' if others[1:] else 'problem'})" if others else ""
     if first["type"] == "extra_forbidden":
         there = keys_of(cls, raw, first["loc"][:-1])
         near = difflib.get_close_matches(str(first["loc"][-1]), there, n=1)

@@ -182,7 +182,7 @@ def test_a_misspelt_key_is_named_before_the_missing_one():
     raw = raw_params()
     raw["demos"]["knowlege"] = raw["demos"].pop("knowledge")
     said = said_of(raw)
-    assert said.startswith("params.yaml: demos.knowlege: ") and said.endswith("(and 1 more)")
+    assert said.startswith("params.yaml: demos.knowlege: ") and said.endswith("(and 1 more problem)")
 
 
 def test_a_missing_key_is_named():
@@ -192,7 +192,7 @@ def test_a_missing_key_is_named():
 
 
 def test_several_mistakes_are_counted():
-    assert said_of(raw_params(critic={"gamma": 2}, seed="one")).endswith("(and 1 more)")
+    assert said_of(raw_params(critic={"gamma": 2}, seed="one")).endswith("(and 1 more problem)")
 
 
 @pytest.mark.parametrize("raw", [None, 3, [], "text"])

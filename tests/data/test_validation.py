@@ -93,7 +93,7 @@ def test_a_union_is_decided_by_null_or_by_its_keys(explore, built):
         ({"flag": 1}, "flag: 1 is not allowed: should be a valid boolean"),
         ({"flag": True}, "note: None is not allowed: a text where flag is true"),
         ({"nots": 1}, "nots: 1 is not allowed: unknown key; did you mean note? allowed: kind, inner, explore"),
-        ({"kind": "c", "flag": 1}, "kind: 'c' is not allowed: should be 'a' or 'b' (and 1 more)"),
+        ({"kind": "c", "flag": 1}, "kind: 'c' is not allowed: should be 'a' or 'b' (and 1 more problem)"),
     ],
 )
 def test_a_refusal_names_the_whole_key_the_value_and_what_is_allowed(changes, message):
