@@ -16,6 +16,7 @@ from agentprm_core.evaluate import OUTCOMES
 from tasks.frame import layout
 from tasks.frame.champion import CONSIDER, arena, candidate
 from tasks.frame.clock import read_timing
+from tasks.frame.order import stages_of
 from tasks.frame.stage import Stage, run_stage, write_json
 from tasks.frame.tracing import LOG_TRACES, traces
 from tasks.frame.tracking import PRM_REFUSED
@@ -51,7 +52,7 @@ def work(stage: Stage) -> None:
     with stage.tracking():
         for told_of in traces(looked.games, looked.shown, looked.why):  # each is sent once, also after a kill between
             stage.tracker.call(LOG_TRACES, traces=[told_of], prms=list(looked.prms))
-    ran = [name for i in iterations for name in campaign.stages_of(i)]
+    ran = [name for i in iterations for name in stages_of(i)]
     print(iterations_text(rows, {name: read_timing(name, stage.campaign) for name in ran}), flush=True)
     print(f"\n{adds_text(added, stage.params)}\n\n{champion_text(champion, chosen, told)}", flush=True)
     print(f"report: {layout.REPORTS / overview.PAGE}, games to look at: {layout.GALLERY / 'index.html'}", flush=True)

@@ -8,24 +8,16 @@ from pathlib import Path
 from agentprm_core.datasets import atomic_write
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
+from tasks.frame.order import stages_of
 from tasks.frame.sections import Params
 from tasks.frame.stage import read_json, write_json
 from tasks.report import figures
 from tasks.report.added import adds_report
 from tasks.report.text import iteration_report
 
-ONCE = ("games", "demos", "sft")
-"""Stages whose time is iteration 0's, with its evaluation."""
-LOOP = ("rollout", "label", "prm", "collect", "policy")
 _BESIDE = "[The campaign's report](campaign.html), [games to look at](../gallery/index.html)"
 """What lies beside the Markdown reports."""
 PICTURES = ("success", "kinds", "search_gain", "calibration", "scores_by_turn", "scores", "hacking")
-
-
-def stages_of(iteration: int) -> list[str]:
-    """The stages that made and measured this policy, as DVC names them."""
-    made = [f"{name}@{iteration}" for name in LOOP] if iteration else list(ONCE)
-    return [*made, f"evaluate@{iteration}"]
 
 
 def seconds_of(iteration: int, of_campaign: str) -> float | None:

@@ -19,10 +19,11 @@ from agentprm_core.policy.models import checkpoint_digest
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.gates import GATES
+from tasks.frame.order import ONCE, all_stages, stages_of
 from tasks.frame.sections import Params
 from tasks.frame.stage import read_json
 from tasks.frame.tracking import campaign_id, flatten, git_commit
-from tasks.report.campaign import ONCE, refused, stages_of
+from tasks.report.campaign import refused
 from tasks.report.gallery import Gallery
 from tasks.report.pages import percent, render
 
@@ -257,6 +258,4 @@ def _ways(figures: Mapping) -> Iterator[list[Mapping]]:
 
 
 def _slugs(params: Params) -> list[str]:
-    names = [*ONCE, *(name for i in params.policies for name in stages_of(int(i)))]
-    names += [f"{name}@{i}" for i in params.iterations for name in ("rollout", "label", "prm", "collect", "policy")]
-    return list(dict.fromkeys(name.replace("@", "-") for name in names))
+    return [name.replace("@", "-") for name in all_stages(params)]

@@ -10,8 +10,8 @@ from agentprm_core.datasets import write_table
 from flows import artifacts
 from flows.graph import GraphStage
 from tasks.frame import layout
+from tasks.frame.order import stages_of
 from tasks.frame.stage import write_json
-from tasks.report.campaign import stages_of
 from tests.data.project import raw_params, write_project
 from tests.data.test_compare import outcomes
 

@@ -1,0 +1,121 @@
+"""A campaign on a machine that is lent for minutes, and has neither DVC nor MLflow: its stages, one after another.
+
+    dvc repro games demos                                              # where these are installed
+    python -m benchmarks.stages_in_order --minutes 9 --out gpu         # in a copy of that folder, on the lent one
+
+Each stage is ``python -m tasks.STAGE`` in a process of its own, with the parameters of ``params.yaml``. A stage that
+has ended is marked in ``.scratch`` and is not run again with the same parameters. Changed code leaves the mark.
+When the minutes are over the stage is killed. The next call goes on from what it has kept. After each stage ``--out``
+has what the stages printed, ``stages.log``, and figures, curves and reports in one archive, ``figures.tar.gz``.
+
+Beside torch, transformers, numpy, pyarrow and pandas the stages need polars, pydantic and Great Expectations.
+The last line is one JSON object: ``ended``, the seconds of each stage that has; ``stopped``, the stage that has not, or
+null; ``failed``, whether it failed by itself; ``policies``, the figures of each evaluated policy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+from tasks.frame import layout
+from tasks.frame.order import all_stages
+from tasks.frame.params import ParamsError, load_params
+from tasks.frame.sections import Params
+from tasks.frame.tracking import campaign_id
+
+LOG, FIGURES = "stages.log", "figures.tar.gz"
+SHOWN = (layout.METRICS, layout.PLOTS, layout.REPORTS)
+
+
+def command(stage: str) -> list[str]:
+    """What runs ``rollout@1``."""
+    task, _, number = stage.partition("@")
+    return [sys.executable, "-m", f"tasks.{task}", *(["--iteration", number] if number else [])]
+
+
+class Marks:
+    """Which stages have ended with these parameters, and in how many seconds."""
+
+    def __init__(self, params: Params) -> None:
+        self._path = layout.SCRATCH / f"in-order-{campaign_id(params.as_dict())}.json"
+        self.seconds: dict[str, float] = json.loads(self._path.read_text()) if self._path.exists() else {}
+
+    def add(self, stage: str, seconds: float) -> None:
+        self.seconds[stage] = round(seconds, 1)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps(self.seconds))
+
+
+def run(params: Params, until: float, out: Path) -> dict:
+    """Run what is missing until the clock (``time.monotonic``) says ``until``; the report of the last line."""
+    marks = Marks(params)
+    out.mkdir(parents=True, exist_ok=True)
+    stopped, failed = None, False
+    for stage in all_stages(params):
+        if stage in marks.seconds or _made(stage):
+            continue
+        begun = time.monotonic()
+        code = _attempt(stage, until - begun, out / LOG)
+        _show(out)
+        if code != 0:
+            stopped, failed = stage, code is not None
+            break
+        marks.add(stage, time.monotonic() - begun)
+        print(f"{stage}: {marks.seconds[stage]:.1f} s", flush=True)
+    return {"ended": marks.seconds, "stopped": stopped, "failed": failed, "policies": _policies(params)}
+
+
+def _made(stage: str) -> bool:
+    """Whether it was run before the folder came here."""
+    outs = {"games": layout.games("train"), "demos": layout.DEMOS}
+    return stage in outs and outs[stage].exists()
+
+
+def _attempt(stage: str, seconds: float, log: Path) -> int | None:
+    """Its exit status; None where it was killed because the time is over, or is not begun."""
+    if seconds <= 0:
+        return None
+    with log.open("a") as lines:
+        try:
+            return subprocess.run(command(stage), stdout=lines, stderr=subprocess.STDOUT, timeout=seconds).returncode
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def _show(out: Path) -> None:
+    with tarfile.open(out / FIGURES, "w:gz") as archive:
+        for folder in SHOWN:
+            if folder.exists():
+                archive.add(folder)
+
+
+def _policies(params: Params) -> dict[str, dict]:
+    paths = {number: layout.headline(int(number)) for number in params.policies}
+    return {number: json.loads(path.read_text()) for number, path in paths.items() if path.exists()}
+
+
+def main() -> None:
+    """Run, and print one JSON object as the last line. Exit code 1 where a stage failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.stages_in_order", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for figures and what is printed")
+    parser.add_argument("--minutes", type=float, default=9.0, help="the running stage is then killed (default 9)")
+    asked = parser.parse_args()
+    try:
+        report = run(load_params(), time.monotonic() + 60 * asked.minutes, asked.out)
+    except ParamsError as error:
+        sys.exit(str(error))
+    print(json.dumps(report))
+    if report["failed"]:
+        sys.exit(f"{report['stopped']} failed: its last lines are in {asked.out / LOG}")
+
+
+if __name__ == "__main__":
+    main()
