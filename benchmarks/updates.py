@@ -8,9 +8,11 @@ as many episodes as the arm that won fewest (``--all``: all that it won), for as
 won rollouts of π₀, without a search. ``demonstrations`` goes on with those that π₀ was trained on. ``placebo`` is a PRM
 of permuted labels (``python -m benchmarks.placebo_prm``). The policies then play held-out games without a PRM.
 
-The last line is one JSON object: ``rows``, an arm each, with what was won and imitated, success on both splits, and the
-paired difference to the PRM's arm with McNemar's exact p, also corrected for their number (Holm). With
-``--keep`` a run that was killed goes on.
+The last line is one JSON object: ``rows``, an arm each, with what was won and imitated, success on both splits together
+(``success``) and on each (``by_split``), and paired differences to the PRM's arm with McNemar's exact p: of success
+(``v_prm``, also corrected for their number by Holm), on each split, and of the searches where both searched
+(``search_v_prm``). A difference is the row's minus the PRM's. With ``--keep`` a run that was killed goes on.
+``python -m benchmarks.over_seeds`` takes the lines of several seeds.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from benchmarks.campaigns import given_of, params_of
 from tasks.report.text import markdown
 
 PLACEBO, RFT, DEMONSTRATIONS, FIRST = "placebo", "rft", "demonstrations", "π₀"
+SPLITS = ("seen", "unseen")
 ARMS = (PRM, "trained_likelihood", LIKELIHOOD, "constant", "random", RFT, DEMONSTRATIONS)
 """What is run unless ``--arms`` says otherwise, and the placebo where there is one."""
 
@@ -56,21 +59,19 @@ def config_of(params: Mapping, steps: int | None, games: int | None) -> Config:
     return Config(**named)
 
 
-def found_by(arm: str, config: Config, given: Given, placebo: Path | None) -> tuple[list[Episode], int]:
-    """The won episodes that the arm may imitate, and of how many."""
+def found_by(arm: str, config: Config, given: Given, placebo: Path | None) -> list[Episode]:
+    """The episodes of which the arm may imitate the won ones."""
     if arm == RFT:
-        return successes(given.episodes), len(given.episodes)
+        return given.episodes
     if arm == DEMONSTRATIONS:
-        demos = given.demonstrations
-        return demos, len(demos)
+        return given.demonstrations
     kept = given.scratch / "collected.parquet"
     if not kept.exists():
         way = decoding(config.search).under(PRM if arm == PLACEBO else arm)
         folders = given.folders if arm != PLACEBO else replace(given.folders, prm=placebo)
         searching = replace(given, folders=folders, prior=way.prior(given.prior), require="nothing")
         write_table(collect(replace(config, search=way.name), searching).table, kept)
-    searched = list(episodes_from_table(read_table(kept, EPISODES)))
-    return successes(searched), len(searched)
+    return list(episodes_from_table(read_table(kept, EPISODES)))
 
 
 def updated(config: Config, given: Given, chosen: Sequence[Episode]) -> Checkpoint:
@@ -87,7 +88,7 @@ def updated(config: Config, given: Given, chosen: Sequence[Episode]) -> Checkpoi
 def wins_of(policy: Checkpoint, given: Given, root: Path, way: str) -> dict[str, bool]:
     """{split/game: won} of the campaign's held-out games."""
     search, won = Search(decoding(way), given.play, given.temperature), {}
-    for split in ("seen", "unseen"):
+    for split in SPLITS:
         games = games_from_table(read_table(root / f"data/games/{split}.parquet", GAMES))
         played = play_games(policy, None, games, search, given.seed)
         won |= {f"{split}/{episode.game_id}": episode.won for episode in played}
@@ -106,40 +107,67 @@ def measure(root: Path, args: argparse.Namespace) -> list[dict]:
     for arm, given in givens.items():
         given.scratch.mkdir(parents=True, exist_ok=True)
         found[arm] = found_by(arm, config, given, args.placebo)
-        print(f"{arm}: {len(found[arm][0])} won of {found[arm][1]}", file=sys.stderr, flush=True)
-    fewest = min(len(won) for won, _ in found.values())
+        print(f"{arm}: {len(successes(found[arm]))} won of {len(found[arm])}", file=sys.stderr, flush=True)
+    fewest = min(len(successes(episodes)) for episodes in found.values())
     played = {FIRST: wins_of(base.policy, base, root, args.way)}
     rows = [_row(FIRST, played[FIRST], 0, None)]
     for arm, given in givens.items():
-        won, of = found[arm]
+        won = successes(found[arm])
         chosen = won if args.all else random.Random(base.seed).sample(won, fewest)
         played[arm] = wins_of(updated(config, given, chosen), given, root, args.way)
-        rows.append(_row(arm, played[arm], len(chosen), len(won) / of))
+        rows.append(_row(arm, played[arm], len(chosen), len(won) / len(found[arm])))
         print(f"{arm}: {rows[-1]['success']:.1%}", file=sys.stderr, flush=True)
     if PRM in played:
-        others = [row for row in rows if row["arm"] != PRM]
-        for row in others:
-            row["v_prm"] = asdict(paired_test(played[PRM], played[row["arm"]]))
-        for row, corrected in zip(others, holm([row["v_prm"]["p_value"] for row in others]), strict=True):
-            row["v_prm"]["p_holm"] = corrected
+        _compare(rows, played, {arm: {one.game_id: one.won for one in found[arm]} for arm in found if _searches(arm)})
     return rows
+
+
+def _searches(arm: str) -> bool:
+    return arm not in (RFT, DEMONSTRATIONS)
+
+
+Won = Mapping[str, bool]
+"""By game."""
+
+
+def _compare(rows: list[dict], played: Mapping[str, Won], found: Mapping[str, Won]) -> None:
+    """Put each arm minus the PRM's into its row. ``found``: by arm that searched, which of its games were won."""
+    others = [row for row in rows if row["arm"] != PRM]
+    for row in others:
+        arm = row["arm"]
+        row["v_prm"] = asdict(paired_test(played[PRM], played[arm]))
+        for split, told in row["by_split"].items():
+            told["v_prm"] = asdict(paired_test(_of(split, played[PRM]), _of(split, played[arm])))
+        if arm in found:
+            row["search_v_prm"] = asdict(paired_test(found[PRM], found[arm]))
+    for row, corrected in zip(others, holm([row["v_prm"]["p_value"] for row in others]), strict=True):
+        row["v_prm"]["p_holm"] = corrected
+
+
+def _of(split: str, won: Won) -> Won:
+    return {name: one for name, one in won.items() if name.startswith(f"{split}/")}
 
 
 def _row(arm: str, won: Mapping[str, bool], imitated: int, searched: float | None) -> dict:
     low, high = wilson(sum(won.values()), len(won))
     success = sum(won.values()) / len(won)
     told = {"arm": arm, "won_to_imitate": searched, "imitated": imitated, "games": len(won), "success": success}
-    return told | {"ci_low": low, "ci_high": high, "v_prm": None}
+    each = {split: of for split in SPLITS if (of := _of(split, won))}
+    by_split = {
+        split: {"games": len(of), "success": sum(of.values()) / len(of), "v_prm": None} for split, of in each.items()
+    }
+    return told | {"ci_low": low, "ci_high": high, "v_prm": None, "search_v_prm": None, "by_split": by_split}
 
 
 def table(rows: Sequence[Mapping]) -> str:
     """Markdown: a row an arm."""
-    head = ("what chose", "won to imitate", "imitated", "success", "v. PRM, points", "p", "p Holm")
+    head = ("what chose", "won to imitate", "imitated", "success", *SPLITS, "v. PRM, points", "p", "p Holm")
     body = []
     for row in rows:
         won = "" if row["won_to_imitate"] is None else f"{row['won_to_imitate']:.1%}"
         cells = [row["arm"], won, str(row["imitated"])]
         cells += [f"{row['success']:.1%} [{100 * row['ci_low']:.1f}, {100 * row['ci_high']:.1f}]"]
+        cells += [f"{row['by_split'][split]['success']:.1%}" if split in row["by_split"] else "" for split in SPLITS]
         test = row["v_prm"]
         points = test and f"{100 * test['difference']:+.1f} [{100 * test['ci_low']:+.1f}, {100 * test['ci_high']:+.1f}]"
         cells += [points, f"{test['p_value']:.2g}", f"{test['p_holm']:.2g}"] if test else ["", "", ""]
