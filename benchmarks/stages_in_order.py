@@ -8,7 +8,8 @@ has ended is marked in ``.scratch`` and is not run again with the same parameter
 When the minutes are over the stage is killed. The next call goes on from what it has kept. After each stage ``--out``
 has what the stages printed, ``stages.log``, and figures, curves and reports in one archive, ``figures.tar.gz``.
 
-Beside torch, transformers, numpy, pyarrow and pandas the stages need polars, pydantic and Great Expectations.
+Beside torch, transformers, numpy, pyarrow, pandas and matplotlib the stages need polars, pydantic, ruamel.yaml and
+Great Expectations.
 The last line is one JSON object: ``ended``, the seconds of each stage that has; ``stopped``, the stage that has not, or
 null; ``failed``, whether it failed by itself; ``policies``, the figures of each evaluated policy.
 """

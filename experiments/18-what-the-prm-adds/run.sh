@@ -16,3 +16,15 @@ sh experiments/run adds-second seed=2 compute.threads=1 -- prm@1 &&
 sh experiments/run adds-third seed=3 compute.threads=1 -- prm@1 &&
   python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/third &&
   python -m benchmarks.updates --campaign . --keep data/updates-third --placebo data/placebo/third --arms prm,untrained_likelihood,placebo --json
+# The same with a fourth seed, and the demonstrations for as many steps.
+sh experiments/run adds-fourth seed=4 compute.threads=1 -- prm@1 &&
+  python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/fourth &&
+  python -m benchmarks.updates --campaign . --keep data/updates-fourth --placebo data/placebo/fourth \
+    --arms prm,untrained_likelihood,placebo,demonstrations --json
+# The same with a fifth seed, and the demonstrations for as many steps.
+sh experiments/run adds-fifth seed=5 compute.threads=1 -- prm@1 &&
+  python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/fifth &&
+  python -m benchmarks.updates --campaign . --keep data/updates-fifth --placebo data/placebo/fifth \
+    --arms prm,untrained_likelihood,placebo,demonstrations --json
+# All seeds together, where the last line of each of these runs of benchmarks.updates was kept in a file:
+# python -m benchmarks.over_seeds updates-1.json updates-2.json updates-3.json updates-4.json updates-5.json
