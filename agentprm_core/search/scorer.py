@@ -121,7 +121,7 @@ class PrmScorer:
     ) -> list[list[float]]:
         """What ``told`` makes of the logits."""
         rounds = [
-            _Round(self._open[seat], [self._spell(c.action, c.reason) for c in candidates], [])
+            _Round(self._open[seat], [self._within(self._open[seat], candidate) for candidate in candidates], [])
             for seat, candidates in asked
         ]
         left = [one for one in rounds if one.branches]
@@ -130,6 +130,11 @@ class PrmScorer:
             self._read([one for one in left if one.talk.known or self._talks.share(one.talk, reading)], told)
             left = [one for one in left if one.branches]
         return [one.scores for one in rounds]
+
+    def _within(self, talk: Conversation, candidate: Decision) -> tuple[int, ...]:
+        """As many of its tokens as the context has room for. A reply without the form that was asked for can be longer
+        spelt out than it was written."""
+        return self._spell(candidate.action, candidate.reason)[: self._talks.context - len(talk.tokens)]
 
     def _read(self, rounds: list[_Round], told: Callable[[torch.Tensor], torch.Tensor]) -> None:
         extensions: list[Extension] = []

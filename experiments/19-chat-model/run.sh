@@ -6,6 +6,10 @@ sh experiments/run chat chat # what make run PROFILE=chat runs
 sh experiments/run chat-5000 chat rollout.games=5000 critic.epochs=0.25
 [ -d models/between ] || python -m tasks.commands.make_chat_model --out models/between --worlds arithmetic --dialogues 16000 --steps 650 --threads 1
 sh experiments/run chat-between chat model.source=models/between compute.threads=1
+# Online DPO on pairs that are drawn once, by each trainer.
+dpo="chat online_dpo model.source=models/between compute.threads=1 method.preference=winner method.imitation=0 method.refresh_every=120 method.margin=0.0"
+sh experiments/run chat-between-trl $dpo method.trainer=trl -- evaluate@0 evaluate@1 rollout@2 # its gate refuses the rollouts
+sh experiments/run chat-between-ours $dpo method.trainer=ours -- evaluate@0 evaluate@1
 size="games.train=16400 games.seen=300 rollout.games=8000 method.steps=180 critic.epochs=0.25"
 sh experiments/run chat-large chat $size -- evaluate@0 evaluate@1 evaluate@2
 sh experiments/run chat-large-demonstrations chat $size compute.threads=1 sft.epochs=24 -- evaluate@0

@@ -15,7 +15,7 @@ from agentprm_core.rollout import play, starts
 from agentprm_core.search.beam import BeamSearch
 from agentprm_core.search.best_of_n import Chooser, best_trajectories, judged, ranked
 from agentprm_core.search.oracle import TrueQ
-from agentprm_core.search.scorer import PrmScorer
+from agentprm_core.search.scorer import PrmScorer, action_tokens
 from agentprm_core.types import Episode, Turn
 from tests.model import toy
 
@@ -96,6 +96,22 @@ def test_more_candidates_than_there_is_room_for_are_scored_in_rounds(likelihood)
     assert scores[7:] == pytest.approx(scores[:-7], abs=1e-5)
     turn = Turn("You see a cabinet 1.", "go to cabinet 5", ("look",), True, "")
     assert scores[-1] == pytest.approx(plain_score(prm, [turn]), abs=1e-4)
+
+
+@pytest.mark.parametrize("likelihood", [0.0, 0.7])
+def test_a_candidate_that_outgrows_the_context_is_scored_by_what_fits(likelihood):
+    prm = prm_of(likelihood)
+    written = Turn("You see a cabinet 1.", "go to cabinet 1", ("look",), True, "")
+    context = len(prm.renderer.episode([written]).input_ids)
+    scoring = PrmScorer(prm, slots=2, context=context, max_action_tokens=1)
+    seat = scoring.open(0)
+    assert scoring.see(seat, written.observation, written.admissible)
+    begun = action_tokens(prm.renderer, written.action, "")[:-1]  # all but what ends an action
+    longer = Decision(" ".join([written.action] * 20), "", 0.0)
+    assert action_tokens(prm.renderer, longer.action, "")[: len(begun)] == begun
+    scores = scoring.score([(seat, [longer, Decision(written.action, "", 0.0)])])[0]
+    assert scores[1] == pytest.approx(plain_score(prm, [written]), abs=1e-4)
+    assert 0 < scores[0] < 1 and scores[0] != pytest.approx(scores[1], abs=1e-6)
 
 
 def test_best_of_n_plays_the_best_of_its_samples(toy_engine, prm):
