@@ -45,6 +45,8 @@ from tasks.report.text import markdown
 
 PLACEBO, RFT, DEMONSTRATIONS, FIRST = "placebo", "rft", "demonstrations", "π₀"
 SPLITS = ("seen", "unseen")
+Won = Mapping[str, bool]
+"""By game."""
 ARMS = (PRM, "trained_likelihood", LIKELIHOOD, "constant", "random", RFT, DEMONSTRATIONS)
 """What is run unless ``--arms`` says otherwise, and the placebo where there is one."""
 
@@ -118,16 +120,9 @@ def measure(root: Path, args: argparse.Namespace) -> list[dict]:
         rows.append(_row(arm, played[arm], len(chosen), len(won) / len(found[arm])))
         print(f"{arm}: {rows[-1]['success']:.1%}", file=sys.stderr, flush=True)
     if PRM in played:
-        _compare(rows, played, {arm: {one.game_id: one.won for one in found[arm]} for arm in found if _searches(arm)})
+        searched = found.keys() - {RFT, DEMONSTRATIONS}
+        _compare(rows, played, {arm: {one.game_id: one.won for one in found[arm]} for arm in searched})
     return rows
-
-
-def _searches(arm: str) -> bool:
-    return arm not in (RFT, DEMONSTRATIONS)
-
-
-Won = Mapping[str, bool]
-"""By game."""
 
 
 def _compare(rows: list[dict], played: Mapping[str, Won], found: Mapping[str, Won]) -> None:
@@ -148,7 +143,7 @@ def _of(split: str, won: Won) -> Won:
     return {name: one for name, one in won.items() if name.startswith(f"{split}/")}
 
 
-def _row(arm: str, won: Mapping[str, bool], imitated: int, searched: float | None) -> dict:
+def _row(arm: str, won: Won, imitated: int, searched: float | None) -> dict:
     low, high = wilson(sum(won.values()), len(won))
     success = sum(won.values()) / len(won)
     told = {"arm": arm, "won_to_imitate": searched, "imitated": imitated, "games": len(won), "success": success}

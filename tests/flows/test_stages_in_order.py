@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmarks import stages_in_order
+from flows import stages_in_order
 from tasks.frame import layout
 from tasks.frame.order import all_stages
-from tasks.frame.params import load_params
+from tasks.frame.params import ParamsError, load_params
 from tests.data.project import raw_params, write_project
 from tests.flows.test_pipeline_smoke import ROOT, environment, project
 
@@ -40,8 +40,8 @@ def stages_that(monkeypatch, **scripts: str) -> None:
     monkeypatch.setattr(stages_in_order, "command", command)
 
 
-def ran(params, out: Path, seconds: float = 60.0) -> dict:
-    return stages_in_order.run(params, time.monotonic() + seconds, out)
+def ran(params, out: Path, seconds: float = 60.0, begin: str = "games") -> dict:
+    return stages_in_order.run(params, begin, time.monotonic() + seconds, out)
 
 
 def test_the_order_has_every_stage_of_the_graph_after_what_it_reads(params):
@@ -57,12 +57,9 @@ def test_the_order_has_every_stage_of_the_graph_after_what_it_reads(params):
 
 def test_a_stage_that_is_killed_is_run_again_and_no_other(params, monkeypatch, tmp_path):
     stages_that(monkeypatch, rollout_1="import time; print('playing', flush=True); time.sleep(60)")
-    stopped = ran(params, tmp_path / "out", seconds=3.0)
-    assert (stopped["stopped"], stopped["failed"], list(stopped["ended"])) == (
-        "rollout@1",
-        False,
-        ["games", "demos", "sft"],
-    )
+    stopped = ran(params, tmp_path / "out", seconds=12.0)
+    assert stopped["stopped"] == "rollout@1" and not stopped["failed"]
+    assert list(stopped["ended"]) == ["games", "demos", "sft"]
     assert (tmp_path / "out" / "stages.log").read_text() == "playing\n"
     stages_that(monkeypatch, sft="raise SystemExit('it ran before')")
     finished = ran(params, tmp_path / "out")
@@ -76,12 +73,11 @@ def test_a_stage_that_fails_ends_the_run(params, monkeypatch, tmp_path):
     assert "no games" in (tmp_path / "out" / "stages.log").read_text()
 
 
-def test_games_and_demonstrations_that_came_with_the_folder_are_not_made(params, monkeypatch, tmp_path):
-    for path in (layout.games("train"), layout.DEMOS):
-        path.parent.mkdir(parents=True)
-        path.touch()
+def test_it_begins_where_it_is_told_to(params, monkeypatch, tmp_path):
     stages_that(monkeypatch, games="raise SystemExit(1)", demos="raise SystemExit(1)")
-    assert next(iter(ran(params, tmp_path / "out")["ended"])) == "sft"
+    assert next(iter(ran(params, tmp_path / "out", begin="sft")["ended"])) == "sft"
+    with pytest.raises(ParamsError, match=r"--begin: 'rollout' is not allowed: params.yaml has games, demos"):
+        ran(params, tmp_path / "out", begin="rollout")
 
 
 def test_other_parameters_run_every_stage(params, monkeypatch, tmp_path):
@@ -101,7 +97,7 @@ def test_a_campaign_without_dvc_and_mlflow(tmp_path):
     bare.mkdir()
     (bare / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({ABSENT}))\n")
     env["PYTHONPATH"] = os.pathsep.join([str(bare), str(folder), str(ROOT)])
-    asked = [sys.executable, "-m", "benchmarks.stages_in_order", "--out", "out"]
+    asked = [sys.executable, "-m", "flows.stages_in_order", "--begin", "sft", "--out", "out"]
     done = subprocess.run(asked, cwd=folder, env=env, capture_output=True, text=True)
     said = (folder / "out" / "stages.log").read_text()
     assert done.returncode == 0, done.stderr + said[-3000:]
