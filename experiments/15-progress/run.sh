@@ -10,3 +10,21 @@ for gae_lambda in 0.8 0.9 0.95 0.99; do
   sh experiments/run "progress-lambda-$gae_lambda" promise_progress critic.gae_lambda=$gae_lambda \
     "evaluate.decoding=[greedy,best_of_16]" -- evaluate@0
 done
+# The same in WebShop, where the paper has it too, with Monte Carlo labels beside; without the policy's likelihood and prior,
+# as in the papers; and as many episodes of 225 games, 16 of each, in place of one of 3,600.
+webshop="webshop compute.threads=1 games.train=46700 critic.require=nothing"
+webshop="$webshop evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,beam_4x4,beam_8x8]"
+own="rollout.branch.train_states=0 rollout.branch.random_states=0"
+few="rollout.games=225 rollout.episodes_per_game=16"
+bare="critic.likelihood=0.0 critic.prior=0.0"
+for beta in 0.0 0.1 0.5 1.0 2.0; do
+  sh experiments/run "webshop-beta-$beta" promise_progress $webshop "critic.beta=$beta" -- evaluate@0
+done
+for gae_lambda in 0.8 0.9 0.99; do
+  sh experiments/run "webshop-lambda-$gae_lambda" promise_progress $webshop "critic.gae_lambda=$gae_lambda" -- evaluate@0
+done
+sh experiments/run webshop-labels $webshop $own -- evaluate@0
+sh experiments/run webshop-bare promise_progress $webshop $bare -- evaluate@0
+sh experiments/run webshop-labels-bare $webshop $own $bare -- evaluate@0
+sh experiments/run webshop-16 promise_progress $webshop $few -- evaluate@0
+sh experiments/run webshop-labels-16 $webshop $own $few -- evaluate@0

@@ -1,7 +1,7 @@
 # Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
 # games searched. WebShop has one iteration, with more games searched, then three with other demonstrations. BabyAI has
 # twice the demonstrations, since its episodes are short, and one iteration: by the default's search, then by a wide beam.
-# TextCraft goes as far as the first search, which is where it stops to learn. "demonstrated" says how many rollouts' games had a demonstration.
+# TextCraft goes as far as the first search, then has three times the demonstrations and three iterations. "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
 sh experiments/run arithmetic-full arithmetic $one &&
   python -m benchmarks.side_by_side arithmetic=. --out data/climb.png &&
@@ -23,3 +23,12 @@ sh experiments/run babyai-4x4 babyai $one $few method.search=beam_4x4 -- evaluat
   python -m benchmarks.side_by_side babyai=.
 sh experiments/run babyai-1.5e-4 babyai $one $few critic.learning_rate=1.5e-4 -- prm@1
 sh experiments/run textcraft-first textcraft $one model.context=512 -- collect@1
+many="demos.games=12000 games.train=30000 sft.epochs=5"
+sh experiments/run textcraft-many textcraft $one $many
+by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
+sh experiments/run textcraft-8x8 textcraft $one $many $by -- evaluate@0
+sh experiments/run textcraft-alone textcraft $one $many sft.observation_weight=0.0 -- sft # read data/plots/sft.json
+for method in greedy sample; do
+  agentprm evaluate --policy data/checkpoints/policy/0 --games data/games --split seen --world textcraft --method $method \
+    --max-turns 20 --max-action-tokens 32 --json
+done
