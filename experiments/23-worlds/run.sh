@@ -29,6 +29,6 @@ by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8
 sh experiments/run textcraft-8x8 textcraft $one $many $by -- evaluate@0
 sh experiments/run textcraft-alone textcraft $one $many sft.observation_weight=0.0 -- sft # read data/plots/sft.json
 for method in greedy sample; do
-  agentprm evaluate --policy data/checkpoints/policy/0 --games data/games --split seen --world textcraft --method $method \
+  python -m tasks.evaluate --policy data/checkpoints/policy/0 --games data/games --split seen --world textcraft --method $method \
     --max-turns 20 --max-action-tokens 32 --json
 done
