@@ -27,8 +27,4 @@ many="demos.games=12000 games.train=30000 sft.epochs=5"
 sh experiments/run textcraft-many textcraft $one $many
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run textcraft-8x8 textcraft $one $many $by -- evaluate@0
-sh experiments/run textcraft-alone textcraft $one $many sft.observation_weight=0.0 -- sft # read data/plots/sft.json
-for method in greedy sample; do
-  python -m tasks.evaluate --policy data/checkpoints/policy/0 --games data/games --split seen --world textcraft --method $method \
-    --max-turns 20 --max-action-tokens 32 --json
-done
+sh experiments/run textcraft-alone textcraft $one $many sft.observation_weight=0.0 "evaluate.decoding=[greedy,sample]" -- evaluate@0
