@@ -1,7 +1,8 @@
 # Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
 # games searched. WebShop has one iteration, with more games searched, then three with other demonstrations. BabyAI has
 # twice the demonstrations, since its episodes are short, and one iteration: by the default's search, then by a wide beam.
-# TextCraft goes as far as the first search, then has three times the demonstrations and three iterations. "demonstrated" says how many rollouts' games had a demonstration.
+# TextCraft goes as far as the first search, then has three times the demonstrations and three iterations.
+# "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
 sh experiments/run arithmetic-full arithmetic $one &&
   python -m benchmarks.side_by_side arithmetic=. --out data/climb.png &&
@@ -27,4 +28,5 @@ many="demos.games=12000 games.train=30000 sft.epochs=5"
 sh experiments/run textcraft-many textcraft $one $many
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run textcraft-8x8 textcraft $one $many $by -- evaluate@0
-sh experiments/run textcraft-alone textcraft $one $many sft.observation_weight=0.0 "evaluate.decoding=[greedy,sample]" -- evaluate@0
+alone="sft.observation_weight=0.0 evaluate.decoding=[greedy,sample]" # read data/plots/sft.json too
+sh experiments/run textcraft-alone textcraft $one $many $alone -- evaluate@0
