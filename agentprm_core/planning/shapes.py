@@ -28,9 +28,11 @@ class ModelShape:
     tied: bool
     """Whether the embedding is also the output."""
     biased: bool = False
-    """Whether queries, keys and values have a bias (Qwen2)."""
+    """Whether queries, keys and values have a bias (Qwen2, and Llama with ``attention_bias``)."""
     positions: int = 131_072
     """Tokens that it can read."""
+    biased_output: bool = False
+    """Whether what the heads read has a bias too (Llama with ``attention_bias``)."""
 
     @property
     def linear(self) -> dict[str, tuple[int, int]]:
@@ -60,6 +62,7 @@ class ModelShape:
     def parameters(self) -> int:
         """All of them, norms and biases too."""
         biases = self.layers * (self.heads + 2 * self.kv_heads) * self.head * self.biased
+        biases += self.layers * self.width * self.biased_output
         return self.matrices + self.embedding + (2 * self.layers + 1) * self.width + biases
 
     def adapter(self, rank: int, modules: tuple[str, ...]) -> int:
@@ -113,4 +116,5 @@ def shape_of(source: str) -> ModelShape:
         tied=bool(config.get("tie_word_embeddings", False)),
         biased=config["model_type"] == "qwen2" or bool(config.get("attention_bias", False)),
         positions=config["max_position_embeddings"],
+        biased_output=config["model_type"] != "qwen2" and bool(config.get("attention_bias", False)),
     )

@@ -21,6 +21,7 @@ from torch import nn
 from agentprm_core.errors import DataError
 from agentprm_core.policy.playing import is_plain, load_playing
 from agentprm_core.policy.playing_tokenizer import PlayingTokenizer, has_plain_tokenizer
+from agentprm_core.policy.previous_token import look_back
 from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.shipped import is_shipped, shipped
 from agentprm_core.types import NO_PROMPT, Prompt
@@ -71,8 +72,12 @@ def new_model(
     kv_heads: int,
     context: int,
     seed: int,
+    previous_token_heads: int = 0,
 ) -> LlamaForCausalLM:
     """A Llama-architecture model with random weights. Embeddings are shared between input and output.
+
+    ``previous_token_heads``: heads of the first layer that start by looking at the token before, the one before that,
+    and so on (:mod:`agentprm_core.policy.previous_token`).
 
     The embedding of an entity (``drawer 3``) starts as that of its word and that of its number together, and the bare
     word starts as its own: what is learnt of one drawer then holds for all of them, and for the drawer of the task.
@@ -92,12 +97,14 @@ def new_model(
         num_key_value_heads=kv_heads,
         max_position_embeddings=context,
         tie_word_embeddings=True,
+        attention_bias=previous_token_heads > 0,
         bos_token_id=marks.bos_token_id,
         eos_token_id=marks.eos_token_id,
         pad_token_id=marks.pad_token_id,
     )
     model = LlamaForCausalLM(config)
     _share_names(model, tokenizer.get_vocab())
+    look_back(model, previous_token_heads)
     return model
 
 

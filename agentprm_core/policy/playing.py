@@ -26,7 +26,7 @@ from agentprm_core.training.attention import Blocks, attend_packed
 
 CLASSES = {"policy": "LlamaForCausalLM", "prm": "LlamaForTokenClassification"}
 """What a checkpoint's configuration names that can be read so."""
-_PLAIN = {"attention_bias": False, "mlp_bias": False, "hidden_act": "silu", "tie_word_embeddings": True}
+_PLAIN = {"mlp_bias": False, "hidden_act": "silu", "tie_word_embeddings": True}
 
 
 def is_plain(folder: Path, kind: str) -> bool:
@@ -37,6 +37,7 @@ def is_plain(folder: Path, kind: str) -> bool:
         return False
     config = json.loads(path.read_text())
     built, rotary = config.get("architectures") == [CLASSES[kind]], config.get("rope_parameters") or {}
+    built = built and isinstance(config.get("attention_bias"), bool)
     return built and rotary.get("rope_type") == "default" and all(config.get(key) == _PLAIN[key] for key in _PLAIN)
 
 
@@ -125,7 +126,7 @@ class _Trunk(nn.Module):
         """Cosine and sine [1, N, D] of each position's angles, of the kind of ``like``."""
         size, base = self.config.head_dim, self.config.rope_parameters["rope_theta"]
         steps = torch.arange(0, size, 2, dtype=torch.int64, device=like.device).float()
-        angles = positions[..., None].float() / base ** (steps / size)
+        angles = positions[..., None].float() * (1.0 / base ** (steps / size))  # rounded as transformers does
         angles = torch.cat((angles, angles), -1)
         return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
@@ -148,10 +149,11 @@ class _Attention(nn.Module):
         super().__init__()
         self.layer_idx, self.head_dim, self.scaling = number, config.head_dim, config.head_dim**-0.5
         width, own, shared = config.hidden_size, config.num_attention_heads, config.num_key_value_heads
-        self.q_proj = nn.Linear(width, own * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(width, shared * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(width, shared * config.head_dim, bias=False)
-        self.o_proj = nn.Linear(own * config.head_dim, width, bias=False)
+        biased = bool(config.attention_bias)
+        self.q_proj = nn.Linear(width, own * config.head_dim, bias=biased)
+        self.k_proj = nn.Linear(width, shared * config.head_dim, bias=biased)
+        self.v_proj = nn.Linear(width, shared * config.head_dim, bias=biased)
+        self.o_proj = nn.Linear(own * config.head_dim, width, bias=biased)
 
     def forward(self, hidden: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, packed: Blocks) -> torch.Tensor:
         query, key = (_rotate(self._heads(part(hidden)), cos, sin) for part in (self.q_proj, self.k_proj))

@@ -24,6 +24,20 @@ Constrained = Literal[True, False, "served"]
 
 
 @dataclass(frozen=True)
+class Heads:
+    """Attention heads, some of which start as previous-token heads (:mod:`agentprm_core.policy.previous_token`)."""
+
+    count: Count
+    """Query heads; half as many key-value heads."""
+    previous_token: CountOrNone
+    """Of the first layer: those that start by looking 1, 2, … tokens back. The model then learns to copy sooner."""
+
+    def __post_init__(self) -> None:
+        if self.previous_token > self.count:
+            raise ValueError(f"previous_token: {self.previous_token} is not allowed: at most count, {self.count}")
+
+
+@dataclass(frozen=True)
 class ScratchModel:
     """A Llama-architecture model of random weights, and a tokenizer of what the demonstrations say."""
 
@@ -33,8 +47,8 @@ class ScratchModel:
     """Of the hidden states."""
     layers: Count
     """Decoder layers."""
-    heads: Count
-    """Query heads; half as many key-value heads."""
+    heads: Count | Heads
+    """Query heads; half as many key-value heads. A section: with some that look back."""
     context: Count
     """Tokens of a whole episode."""
     max_action_tokens: ActionTokens
@@ -49,15 +63,29 @@ class ScratchModel:
     reason_tokens = 0
 
     def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise ValueError(f"heads: {self.heads} is not allowed: a divisor of width, {self.width}")
+        count = self._heads.count
+        if self.width % count or self.width // count % 2:
+            raise ValueError(
+                f"heads: {count} is not allowed: a divisor of width, {self.width}, which leaves heads of an even size"
+            )
 
     @property
     def sizes(self) -> dict[str, int]:
         """The keyword arguments of :func:`agentprm_core.policy.models.new_model`."""
-        kv_heads = max(1, self.heads // 2)
-        sizes = {"width": self.width, "layers": self.layers, "heads": self.heads, "context": self.context}
-        return sizes | {"kv_heads": kv_heads if self.heads % kv_heads == 0 else self.heads}
+        count = self._heads.count
+        kv_heads = max(1, count // 2)
+        return {
+            "width": self.width,
+            "layers": self.layers,
+            "heads": count,
+            "kv_heads": kv_heads if count % kv_heads == 0 else count,
+            "context": self.context,
+            "previous_token_heads": self._heads.previous_token,
+        }
+
+    @property
+    def _heads(self) -> Heads:
+        return self.heads if isinstance(self.heads, Heads) else Heads(self.heads, 0)
 
 
 @dataclass(frozen=True)

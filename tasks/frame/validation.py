@@ -79,8 +79,9 @@ def _member(union: Any, raw: object) -> Any:
     classes = [part for part in parts if is_dataclass(part)]
     if not classes:
         return union
-    if type(raw) in parts:
-        return type(raw)
+    for part in parts:
+        if type(raw) is (get_args(part)[0] if get_origin(part) is Annotated else part):
+            return part
     keys = set(raw) if isinstance(raw, Mapping) else set()
     return max(classes, key=lambda part: len(keys & {field.name for field in fields(part)}))
 

@@ -32,12 +32,15 @@ CACHED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> dict[str, Path]:
-    """A small policy and its PRM, whose head and likelihood both count."""
+@pytest.fixture(scope="module", params=[0, 1], ids=["plain", "looking-back"])
+def folders(request, tmp_path_factory) -> dict[str, Path]:
+    """A small policy and its PRM, whose head and likelihood both count; without and with biases of the attention."""
     torch.manual_seed(3)
     renderer, root = text_world.renderer(), tmp_path_factory.mktemp("checkpoints")
-    policy = text_world.small_model(renderer)
+    policy = text_world.small_model(renderer, previous_token_heads=request.param)
+    for name, weight in policy.named_parameters():
+        if name.endswith("bias"):  # most start at 0
+            weight.data += torch.randn_like(weight) * 0.1
     prm = new_prm(policy, 0.3)
     torch.nn.init.normal_(prm.score.weight)
     save_checkpoint(policy, renderer.tokenizer, root / "policy")

@@ -77,8 +77,11 @@ def quiet(model: LlamaForCausalLM) -> LlamaForCausalLM:
     return model
 
 
-def small_model(of: Renderer, seed: int = 0, width: int = 32, layers: int = 2) -> LlamaForCausalLM:
+def small_model(
+    of: Renderer, seed: int = 0, width: int = 32, layers: int = 2, previous_token_heads: int = 0
+) -> LlamaForCausalLM:
     """A Llama of a few thousand parameters, float32."""
     size = {"width": width, "layers": layers, "heads": 2, "kv_heads": 1, "context": 256}
+    size["previous_token_heads"] = previous_token_heads
     model = new_model(of.tokenizer, **size, seed=seed)
     return quiet(model).to(torch.float32)
