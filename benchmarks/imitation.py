@@ -1,0 +1,170 @@
+"""How well policies know what the expert does: their loss on demonstrations of games that none was trained on.
+
+    python -m benchmarks.imitation --policy plain=DIR --policy looking_back=DIR --games data/games --json
+
+The expert plays the games. Each policy reads these episodes, and its loss on the expert's actions is the mean of
+−log π(token) over their tokens (nats), end marks included. It says how far a first policy is from its teacher. A policy
+that has learnt from its own wins may be further from the teacher and win more.
+
+The last line is one JSON object: ``rows``, one a policy and split: ``action_loss`` with its 95 % interval over games
+(``low``, ``high``: a bootstrap), ``action_accuracy`` (share of tokens that are the likeliest), ``observation_loss``,
+``games``, ``tokens`` (of actions); and, from the second policy on, ``v_first``: its loss minus the first one's on the
+same games, with ``v_first_low`` and ``v_first_high``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+from agentprm_core.errors import DataError
+from agentprm_core.improve.sft import sft_row
+from agentprm_core.policy.models import Checkpoint, load_checkpoint
+from agentprm_core.training.attention import log_probs, packed_attention
+from agentprm_core.training.packing import cut, pack
+from agentprm_core.types import Episode, Game
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.demonstrations import demonstrate
+from benchmarks.placebo import games_of
+from benchmarks.tables import crossed
+
+DRAWS = 2000
+"""Of the bootstrap over games."""
+PASS_TOKENS = 8192
+
+
+def demonstrations(games: Sequence[Game], world: str, seed: int) -> list[Episode]:
+    """The episodes that the world's expert wins. Raises DataError where it wins none, or there is no expert."""
+    spec, engine = world_spec(world), world_spec(world).make()
+    played = [
+        demonstrate(
+            engine, game, world_name=world, max_turns=spec.of(game).expert_turns, seed=seed + number, knowledge=0.0
+        )
+        for number, game in enumerate(games)
+    ]
+    won = [episode for episode in played if episode.won]
+    if not won:
+        raise DataError(f"the expert of {world} won none of {len(played)} games")
+    return won
+
+
+@torch.no_grad()
+def losses(policy: Checkpoint, episodes: Sequence[Episode]) -> np.ndarray:
+    """(G, 5) of each episode: nats of its actions' tokens, their number, how many are the likeliest; nats of its
+    observations' tokens, their number."""
+    rows = [sft_row(episode, policy.renderer, policy.model, 1.0) for episode in episodes]
+    found = np.zeros((len(rows), 5))
+    model = policy.model.eval()
+    with packed_attention(model):
+        for numbers in cut(range(len(rows)), [len(row) for row in rows], PASS_TOKENS):
+            batch = pack([rows[number] for number in numbers]).to(model.device)
+            read_N = batch.columns.loss_weight > 0
+            log_prob_P, likeliest_P = log_probs(model, batch, read_N)
+            action_P, row_P = batch.columns.is_action[read_N].double(), batch.row[read_N]
+            parts = (
+                -log_prob_P * action_P,
+                action_P,
+                likeliest_P * action_P,
+                -log_prob_P * (1 - action_P),
+                1 - action_P,
+            )
+            for column, part in enumerate(parts):
+                sums = torch.zeros(len(numbers), dtype=torch.float64, device=row_P.device)
+                sums.index_add_(0, row_P, part.double())
+                found[numbers, column] = sums.cpu().numpy()
+    return found
+
+
+def told(found: np.ndarray, first: np.ndarray | None, seed: int) -> dict:
+    """The figures of one policy and split; ``first``: of the policy that it is held against."""
+    picks = np.random.default_rng(seed).integers(0, len(found), (DRAWS, len(found)))
+
+    def drawn(of: np.ndarray) -> np.ndarray:
+        sums = of[picks].sum(1)
+        return sums[:, 0] / sums[:, 1]
+
+    def interval(values: np.ndarray) -> tuple[float, float]:
+        low, high = np.quantile(values, (0.025, 0.975))
+        return float(low), float(high)
+
+    nats, tokens, likeliest, seen_nats, seen = found.sum(0)
+    low, high = interval(drawn(found))
+    row = {"games": len(found), "tokens": int(tokens), "action_loss": nats / tokens, "low": low, "high": high}
+    row |= {"action_accuracy": likeliest / tokens, "observation_loss": seen_nats / seen}
+    if first is not None:
+        low, high = interval(drawn(found) - drawn(first))
+        own, other = (of[:, 0].sum() / of[:, 1].sum() for of in (found, first))
+        row |= {"v_first": own - other, "v_first_low": low, "v_first_high": high}
+    return row
+
+
+def table(rows: Sequence[dict]) -> str:
+    """Markdown: a row a policy, a column a split."""
+    return crossed(rows, "policy", "split", _cell)
+
+
+def _cell(row: dict) -> str:
+    said = (
+        f"{row['action_loss']:.3f} [{row['low']:.3f}, {row['high']:.3f}] nats, {row['action_accuracy']:.1%} of tokens"
+    )
+    if "v_first" in row:
+        said += f"; {row['v_first']:+.3f} [{row['v_first_low']:+.3f}, {row['v_first_high']:+.3f}] v. the first"
+    return said
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, _, folder = text.rpartition("=")
+    return name or folder, folder
+
+
+def measured(args: argparse.Namespace) -> dict:
+    torch.set_num_threads(args.threads)
+    policies = {name: load_checkpoint(folder) for name, folder in args.policy}
+    worlds = {name: policy.world or args.world for name, policy in policies.items()}
+    if len(set(worlds.values())) != 1 or (not args.world and "" in worlds.values()):
+        said = ", ".join(f"{name}: {world or 'not recorded'}" for name, world in worlds.items())
+        raise DataError(f"--policy: of different worlds, or of none that is recorded ({said}); give --world")
+    (world,) = set(worlds.values())
+    rows = []
+    for split in args.split:
+        episodes = demonstrations(games_of(args.games, split, world, args.limit), world, args.seed)
+        first = None
+        for name, policy in policies.items():
+            print(f"{name} on {len(episodes)} demonstrations of {split}", file=sys.stderr)
+            found = losses(policy, episodes)
+            rows.append({"policy": name, "split": split, **told(found, first, args.seed)})
+            first = found if first is None else first
+    return {"rows": rows, "world": world, "seed": args.seed}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", type=_named, action="append", required=True, help="[NAME=]FOLDER; give several")
+    parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
+    parser.add_argument("--split", type=lambda text: text.split(","), default=["seen", "unseen"])
+    parser.add_argument("--limit", type=int, help="only the first so many games of each split")
+    parser.add_argument("--world", default="", help="where the checkpoints do not name it")
+    parser.add_argument("--seed", type=int, default=1, help="of the expert and of the bootstrap")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        found = measured(args)
+    except (DataError, FileNotFoundError) as error:
+        sys.exit(f"imitation: {error}")
+    if not args.json:
+        print(table(found["rows"]))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
