@@ -7,6 +7,9 @@ Each argument is NAME=FOLDER, the folder in which a campaign's stages ran. Held-
 last policy over π₀ by the first way of playing, paired by game, with McNemar's exact p. What the PRM adds is PRM 1's
 Best-of-N over the same search by the policy's own likelihood, where the campaign played both. ``--out`` draws the
 climbs, a panel a name. The last line is one JSON object with a row for each campaign.
+
+``--over NAME`` also holds every policy of the other campaigns against the same iteration's of campaign NAME with the
+same seed, on the same games (``over`` in the JSON object): what a method adds to another one, or to a control.
 """
 
 from __future__ import annotations
@@ -38,11 +41,8 @@ def row_of(name: str, folder: Path, split: str | None) -> dict:
 
     Raises DataError for a folder without evaluated policies.
     """
-    paths = {int(path.parent.name): path for path in folder.glob("data/evaluations/*/outcomes.parquet")}
-    if not paths:
-        raise DataError(f"{name}: no evaluations in {folder}/data/evaluations")
-    params = yaml.safe_load((folder / "params.yaml").read_text())
-    outcomes = {iteration: _of(pq.read_table(paths[iteration]), split) for iteration in sorted(paths)}
+    outcomes = {iteration: _of(table, split) for iteration, table in _outcomes(name, folder).items()}
+    params = _params(folder)
     ways = params["evaluate"]["decoding"]
     first, last = outcomes[min(outcomes)], outcomes[max(outcomes)]
     searches = [way for way in ways if f"{way}{CONTROL}" in ways]
@@ -58,6 +58,62 @@ def row_of(name: str, folder: Path, split: str | None) -> dict:
             way: asdict(paired_test(_won(first, f"{way}{CONTROL}"), _won(first, way))) for way in searches
         },
     }  # fmt: skip
+
+
+def over(campaigns: Sequence[tuple[str, Path]], name: str, split: str | None) -> list[dict]:
+    """A row for each policy of the campaigns that are not called ``name``: ``name``, ``seed``, ``iteration``,
+    ``decoding`` (the deciding way of playing) and ``test``, the :class:`agentprm_core.evaluate.Paired` of its success
+    minus that of the same iteration in the campaign ``name`` with the same seed.
+
+    Raises DataError where there is no such campaign, or one of other games.
+    """
+    others = {_params(folder)["seed"]: folder for called, folder in campaigns if called == name}
+    if not others:
+        raise DataError(f"--over: {name!r} is not one of {', '.join(dict.fromkeys(called for called, _ in campaigns))}")
+    rows = []
+    for called, folder in campaigns:
+        if called == name:
+            continue
+        params = _params(folder)
+        other = others.get(params["seed"])
+        if other is None:
+            raise DataError(f"{called}: no campaign {name} has its seed, {params['seed']}")
+        if unlike := [key for key in ("env", "games") if params[key] != _params(other)[key]]:
+            raise DataError(
+                f"{called} and {name} with seed {params['seed']} play other games: {', '.join(unlike)} differ"
+            )
+        way, own, theirs = params["evaluate"]["decoding"][0], _outcomes(called, folder), _outcomes(name, other)
+        for iteration in sorted(own.keys() & theirs.keys()):
+            won, before = (_won(_of(of[iteration], split), way) for of in (own, theirs))
+            if not before:
+                raise DataError(f"{name}: {way} was not played, by which {called} is measured")
+            test = asdict(paired_test(before, won))
+            rows.append({"name": called, "seed": params["seed"], "iteration": iteration, "decoding": way, "test": test})
+    return rows
+
+
+def over_table(rows: Sequence[Mapping], name: str) -> str:
+    """Markdown: a row a campaign, a column an iteration."""
+    iterations = sorted({row["iteration"] for row in rows})
+    head = ["campaign", "seed", *(f"π{_SUBSCRIPTS[i]} over {name}'s, points" for i in iterations)]
+    tests = {(row["name"], row["seed"], row["iteration"]): _points(row["test"]) for row in rows}
+    body = [
+        [called, str(seed), *(tests.get((called, seed, i), "") for i in iterations)]
+        for called, seed in dict.fromkeys((row["name"], row["seed"]) for row in rows)
+    ]
+    return "\n".join(markdown(head, body))
+
+
+def _params(folder: Path) -> dict:
+    return yaml.safe_load((folder / "params.yaml").read_text())
+
+
+def _outcomes(name: str, folder: Path) -> dict[int, pa.Table]:
+    """What was played, by iteration. Raises DataError for a folder without evaluated policies."""
+    paths = {int(path.parent.name): path for path in folder.glob("data/evaluations/*/outcomes.parquet")}
+    if not paths:
+        raise DataError(f"{name}: no evaluations in {folder}/data/evaluations")
+    return {iteration: pq.read_table(paths[iteration]) for iteration in sorted(paths)}
 
 
 def _of(outcomes: pa.Table, split: str | None) -> pa.Table:
@@ -116,6 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("campaigns", nargs="+", metavar="NAME=FOLDER")
     parser.add_argument("--split", help="only this one (default: all together)")
+    parser.add_argument("--over", metavar="NAME", help="hold the others against this one, on the same games")
     parser.add_argument("--out", type=Path, help="a picture of the climbs")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
@@ -125,14 +182,17 @@ def main() -> None:
     if args.out and args.out.suffix not in (".png", ".svg"):
         parser.error(f"--out: {args.out} is no picture: it must end in .png or .svg")
     try:
-        rows = [row_of(name, Path(folder), args.split) for name, _, folder in named]
+        campaigns = [(name, Path(folder)) for name, _, folder in named]
+        rows = [row_of(name, folder, args.split) for name, folder in campaigns]
+        held = {"over": over(campaigns, args.over, args.split)} if args.over else {}
     except (DataError, FileNotFoundError) as error:
         sys.exit(f"side_by_side: {error}")
     if args.out:
         picture(rows, args.out)
     if not args.json:
         print(table(rows))
-    print(json.dumps({"rows": rows}))
+        print("\n" + over_table(held["over"], args.over) if held else "")
+    print(json.dumps({"rows": rows, **held}))
 
 
 if __name__ == "__main__":

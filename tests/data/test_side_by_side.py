@@ -13,7 +13,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.evaluate import outcomes_table
 from agentprm_core.policy.sampler import Cost
 from agentprm_core.types import Episode, Game, Turn
-from benchmarks.side_by_side import picture, row_of, table
+from benchmarks.side_by_side import over, over_table, picture, row_of, table
 
 CONTROL = "best_of_4_by_untrained_likelihood"
 SPLITS = ("seen", "unseen")
@@ -21,13 +21,14 @@ WON = {0: {"greedy": 2, "best_of_4": 5, CONTROL: 3}, 1: {"greedy": 5, "best_of_4
 """{iteration: {way of playing: the first so many of eight games a split}}."""
 
 
-def campaign(folder: Path, seed: int = 1) -> Path:
-    for iteration, ways in WON.items():
+def campaign(folder: Path, seed: int = 1, won=WON, games: int = 16) -> Path:
+    for iteration, ways in won.items():
         tables = [outcomes(iteration, split, way, won) for split in SPLITS for way, won in ways.items()]
         path = folder / f"data/evaluations/{iteration}/outcomes.parquet"
         path.parent.mkdir(parents=True)
         pq.write_table(pa.concat_tables(tables), path)
-    params = {"env": {"world": "textcraft"}, "seed": seed, "evaluate": {"decoding": list(WON[0])}}
+    params = {"env": {"world": "textcraft"}, "seed": seed, "evaluate": {"decoding": list(won[0])}}
+    params["games"] = {"train": games}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     return folder
 
@@ -74,3 +75,33 @@ def test_a_folder_without_evaluations_and_a_split_that_is_not_there(tmp_path):
         row_of("crafting", tmp_path, None)
     with pytest.raises(DataError, match="--split: 'unsen' is not one of seen, unseen"):
         row_of("crafting", campaign(tmp_path), "unsen")
+
+
+def test_campaigns_are_held_against_one_of_the_same_seed_policy_by_policy(tmp_path):
+    less = {0: {"greedy": 2}, 1: {"greedy": 3}}
+    campaigns = [("prm", campaign(tmp_path / f"prm-{seed}", seed)) for seed in (1, 2)]
+    campaigns += [("likelihood", campaign(tmp_path / f"likelihood-{seed}", seed, less)) for seed in (1, 2)]
+    rows = over(campaigns, "likelihood", None)
+    assert [(row["name"], row["seed"], row["iteration"]) for row in rows] == [
+        ("prm", seed, i) for seed in (1, 2) for i in (0, 1)
+    ]
+    assert [row["test"]["difference"] for row in rows] == [0, 4 / 16, 0, 4 / 16]
+    assert (rows[1]["test"]["gained"], rows[1]["test"]["lost"]) == (4, 0)
+    assert over(campaigns, "likelihood", "seen")[1]["test"]["games"] == 8
+    printed = over_table(rows, "likelihood").splitlines()
+    assert printed[0] == "| campaign | seed | π₀ over likelihood's, points | π₁ over likelihood's, points |"
+    assert len(printed) == 4 and printed[3].startswith("| prm | 2 | +0.0 [+0.0, +0.0], p 1 | +25.0 [")
+
+
+def test_what_cannot_be_held_against_each_other(tmp_path):
+    one, other = campaign(tmp_path / "one"), campaign(tmp_path / "other", 2)
+    with pytest.raises(DataError, match="--over: 'nobody' is not one of one, other"):
+        over([("one", one), ("other", other)], "nobody", None)
+    with pytest.raises(DataError, match="other: no campaign one has its seed, 2"):
+        over([("one", one), ("other", other)], "one", None)
+    more = campaign(tmp_path / "more", games=17)
+    with pytest.raises(DataError, match="more and one with seed 1 play other games: games differ"):
+        over([("one", one), ("more", more)], "one", None)
+    sampled = campaign(tmp_path / "sampled", won={0: {"sample": 3}})
+    with pytest.raises(DataError, match="sampled: greedy was not played, by which one is measured"):
+        over([("one", one), ("sampled", sampled)], "sampled", None)
