@@ -2,6 +2,7 @@
 # Read: data/metrics/iterations.json of each.
 sh experiments/run climb
 sh experiments/run climb-2 seed=2
+sh experiments/run climb-3 seed=3 compute.threads=1
 sh experiments/run climb-rft rft
 sh experiments/run climb-dpo online_dpo
 # The control: as many steps on the demonstrations alone. The shorter one is an arm of experiment 18.
