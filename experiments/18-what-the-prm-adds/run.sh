@@ -28,3 +28,16 @@ sh experiments/run adds-fifth seed=5 compute.threads=1 -- prm@1 &&
     --arms prm,untrained_likelihood,placebo,demonstrations --json
 # All seeds together, where the last line of each of these runs of benchmarks.updates was kept in a file:
 # python -m benchmarks.over_seeds updates-1.json updates-2.json updates-3.json updates-4.json updates-5.json
+# Three iterations by each scorer, with the third seed: a campaign under the PRM (that of experiment 01), and one under the
+# likelihood. Then policy over policy on the same games.
+loops=.scratch/experiments/loops
+keep() { # NAME: what was played, with parameters beside it
+  rm -rf "${loops:?}/$1" && mkdir -p "$loops/$1/data" && cp params.yaml "$loops/$1"
+  if [ -d data/evaluations ]; then cp -rL data/evaluations "$loops/$1/data"; fi
+}
+sh experiments/run adds-loop seed=3 compute.threads=1 && keep prm
+sh experiments/run adds-loop-likelihood seed=3 compute.threads=1 critic.require=nothing \
+  method.search=beam_1x16_by_untrained_likelihood "evaluate.decoding=[greedy,sample]" && keep likelihood
+for split in "" "--split seen" "--split unseen"; do
+  python -m benchmarks.side_by_side "prm=$loops/prm" "likelihood=$loops/likelihood" --over likelihood $split
+done
