@@ -34,7 +34,7 @@ from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins
 from agentprm_core.kept import kept
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, world_to_play
 from agentprm_core.search.decoding_config import PRM, SCORERS, decoding
 from agentprm_core.search.playing import PlaySettings, Search, play_games, search_digest
 from agentprm_core.types import GAMES, Game
@@ -169,14 +169,16 @@ def run(args: argparse.Namespace) -> dict:
     """Play and print what the command line says; returns the JSON object."""
     torch.set_num_threads(args.threads)
     how = {"device": args.device, "dtype": playing_dtype(args.precision)}
-    policy = load_checkpoint(args.policy, prompt=world_spec(args.world).prompt, **how)
+    world = world_to_play(args.world, args.policy)
+    spec = world_spec(world)
+    policy = load_checkpoint(args.policy, prompt=spec.prompt, **how)
     prms = {PRM: load_checkpoint(args.prm, kind="prm", **how)}
     if args.placebo:
         prms[PLACEBO] = load_checkpoint(args.placebo, kind="prm", **how)
-    splits = {split: games_of(args.games, split, args.world, args.limit) for split in args.split}
+    splits = {split: games_of(args.games, split, world, args.limit) for split in args.split}
     settings = PlaySettings(
-        world=args.world,
-        max_turns=args.max_turns,
+        world=world,
+        max_turns=args.max_turns or spec.max_turns,
         context=policy.model.config.max_position_embeddings,
         max_action_tokens=args.max_action_tokens,
         constrained=not args.free,
@@ -216,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", type=_split, required=True, help="unseen, valid_seen …; several: seen,unseen")
     parser.add_argument("--limit", type=int, help="only the first so many games of each split")
-    parser.add_argument("--world", default="alfworld", help="a name, or package.module:SPEC (default %(default)s)")
+    parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policy's, else alfworld)")
     parser.add_argument(
         "--scorers", type=_scorers, help=f"of {', '.join((*SCORERS, PLACEBO))} (default: all but true_q)"
     )
@@ -224,7 +226,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--prior", type=_priors, default=(0.1, 0.0), help="τ, one or several (default 0.1,0)")
     parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
-    parser.add_argument("--max-turns", type=int, default=30, help="actions an episode (default %(default)s)")
+    parser.add_argument("--max-turns", type=int, help="actions an episode (default: the world's)")
     parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
     parser.add_argument("--slots", type=int, default=128, help="episodes at once (default %(default)s)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

@@ -192,6 +192,16 @@ def load_checkpoint(
     return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest or _pinned(source, revision), world)
 
 
+def world_to_play(asked: str | None, source: str | Path | None) -> str:
+    """The world that was ``asked`` for, else the one that the policy at ``source`` (``shipped:NAME`` too) was trained
+    in, else ``alfworld``. No weights are read. Raises DataError where no agent of this name is shipped."""
+    if asked or source is None:
+        return asked or "alfworld"
+    manifest = (shipped(source, "policy").folder if is_shipped(source) else Path(source)) / MANIFEST
+    recorded = json.loads(manifest.read_text()).get("world", "") if manifest.exists() else ""
+    return recorded or "alfworld"
+
+
 def merged(checkpoint: Checkpoint) -> Checkpoint:
     """The same policy or PRM with its adapter, if it has one, made part of the weights: to play, without an
     adapter's products beside each layer's. ``checkpoint`` is used up."""

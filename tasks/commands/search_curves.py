@@ -46,7 +46,7 @@ from agentprm_core.search.playing import (
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
-from tasks.commands.standalone import playing_arguments, search_from
+from tasks.commands.standalone import playing_arguments, search_from, settle_world
 from tasks.frame.quiet import quiet
 from tasks.frame.stage import write_json
 from tasks.report.text import aligned
@@ -187,6 +187,7 @@ def run(arguments: argparse.Namespace) -> None:
     from tasks.report.figures import search_curves
 
     quiet()
+    settle_world(arguments)
     how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
     policy = load_checkpoint(arguments.policy, **how)
     prms = {name: load_checkpoint(path, kind="prm", **how) for name, path in arguments.prm}

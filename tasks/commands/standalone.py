@@ -22,7 +22,7 @@ from pathlib import Path
 
 from agentprm_core.errors import EXPECTED
 from agentprm_core.evaluate import outcomes_table, summary
-from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world
+from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world, world_to_play
 from agentprm_core.policy.server import SPEECH, Endpoint
 from agentprm_core.search.decoding_config import METHODS, SEARCHES, DecodingConfig
 from agentprm_core.search.playing import PlaySettings, Search, play_games, play_served
@@ -44,6 +44,7 @@ def measured(arguments: argparse.Namespace) -> dict:
     """One checkpoint on one split, as the command line says. Returns the figures."""
     start = time.perf_counter()
     quiet()
+    settle_world(arguments)
     player, search, play = (_served if arguments.server else _here)(arguments)
     games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
     episodes = play(games, search, arguments.seed)
@@ -86,6 +87,13 @@ def _served(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     return there.model, free, partial(play_served, there)
 
 
+def settle_world(arguments: argparse.Namespace) -> None:
+    """Fill in what the command line leaves open: the world that the policy was trained in, and that world's turns."""
+    arguments.world = world_to_play(arguments.world, arguments.policy)
+    if arguments.max_turns is None:
+        arguments.max_turns = world_spec(arguments.world).max_turns
+
+
 def search_from(arguments: argparse.Namespace, context: int, way: DecodingConfig) -> Search:
     """The way of playing that :func:`playing_arguments` say; ``context`` is the model's."""
     settings = PlaySettings(
@@ -104,7 +112,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of every measurement outside a campaign: which games are played, and how."""
     parser.add_argument("--games", type=Path, required=True, help="a folder of published games, or of tables")
     parser.add_argument("--split", required=True, help="valid_seen, unseen …")
-    parser.add_argument("--world", default="alfworld", help="a name, or package.module:SPEC (default %(default)s)")
+    parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policy's, else alfworld)")
     parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument(
         "--prior",
@@ -114,7 +122,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
         help="of searches: weight of log π̂ beside the score; 0 is the papers' Best-of-N (default %(default)s)",
     )
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
-    parser.add_argument("--max-turns", type=int, default=30, help="actions an episode (default %(default)s)")
+    parser.add_argument("--max-turns", type=int, help="actions an episode (default: the world's)")
     parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
     parser.add_argument("--context", type=int, help="tokens an episode may have (default: the model's)")
     parser.add_argument("--slots", type=int, default=128, help="episodes at once (default %(default)s)")

@@ -6,8 +6,10 @@ import sys
 import pytest
 from peft import LoraConfig, get_peft_model
 
+from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.prm.model import new_prm
+from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from tasks.commands import standalone
 from tasks.commands.standalone import STANDALONE
 from tests.model.test_server import serving
@@ -115,3 +117,13 @@ def test_what_a_server_cannot_be_asked(capsys, monkeypatch, arguments, message):
         standalone.main()
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_world_is_the_policys_own_and_its_turns_are_the_worlds(tmp_path, capsys, monkeypatch):
+    command = ["evaluate", "--policy", "shipped:arithmetic", "--games", str(tmp_path), "--split", "unseen", "--json"]
+    games = ARITHMETIC.generate(2, 1, "unseen")
+    write_table(games_to_table(games), tmp_path / "unseen.parquet")
+    monkeypatch.setattr(sys, "argv", command)
+    standalone.main()
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (figures["games"], figures["max_turns"]) == (2, ARITHMETIC.max_turns)

@@ -46,9 +46,11 @@ def test_a_policy_held_against_itself_differs_by_nothing_and_a_worse_one_by_what
     assert 0.08 < row["v_first_low"] < row["v_first"] < row["v_first_high"] < 0.12
 
 
-def test_what_cannot_be_measured_is_one_line(renderer, tmp_path, monkeypatch):
-    save_checkpoint(text_world.small_model(renderer), renderer.tokenizer, tmp_path / "policy")
-    command = ["imitation", "--policy", f"one={tmp_path / 'policy'}", "--games", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", command)
-    with pytest.raises(SystemExit, match=r"imitation: --policy: .* none that is recorded .*one: not recorded.*--world"):
+def test_policies_of_different_worlds_are_one_line(renderer, tmp_path, monkeypatch):
+    words = ["imitation", "--games", str(tmp_path)]
+    for world in ("arithmetic", "textcraft"):
+        save_checkpoint(text_world.small_model(renderer), renderer.tokenizer, tmp_path / world, world=world)
+        words += ["--policy", f"{world}={tmp_path / world}"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit, match=r"^imitation: --policy: of different worlds, arithmetic, textcraft; compare"):
         imitation.main()
