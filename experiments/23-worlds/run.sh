@@ -1,7 +1,8 @@
 # Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
 # games searched. WebShop has one iteration, with more games searched, then three with other demonstrations. BabyAI has
 # twice the demonstrations, since its episodes are short, and one iteration: by the default's search, then by a wide beam.
-# TextCraft goes as far as the first search, then has three times the demonstrations and three iterations.
+# TextCraft goes as far as the first search, then has three times the demonstrations and three iterations. Its heads are
+# plain here; those of its profile are experiment 24's.
 # "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
 sh experiments/run arithmetic-full arithmetic $one &&
@@ -23,8 +24,8 @@ sh experiments/run babyai-1x16 babyai $one $few -- evaluate@0 evaluate@1 && pyth
 sh experiments/run babyai-4x4 babyai $one $few method.search=beam_4x4 -- evaluate@0 evaluate@1 &&
   python -m benchmarks.side_by_side babyai=.
 sh experiments/run babyai-1.5e-4 babyai $one $few critic.learning_rate=1.5e-4 -- prm@1
-sh experiments/run textcraft-first textcraft $one model.context=512 -- collect@1
-many="demos.games=12000 games.train=30000 sft.epochs=5"
+sh experiments/run textcraft-first textcraft $one model.heads=4 model.context=512 -- collect@1
+many="model.heads=4 demos.games=12000 games.train=30000 sft.epochs=5"
 sh experiments/run textcraft-many textcraft $one $many
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run textcraft-8x8 textcraft $one $many $by -- evaluate@0
