@@ -26,7 +26,7 @@ from transformers.utils import logging
 
 from agentprm_core.errors import DataError
 from agentprm_core.improve.sft import sft_row
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, world_to_play
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, trained_in
 from agentprm_core.training.attention import log_probs, packed_attention
 from agentprm_core.training.packing import cut, pack
 from agentprm_core.types import Episode, Game
@@ -127,10 +127,10 @@ def _named(text: str) -> tuple[str, str]:
 def measured(args: argparse.Namespace) -> dict:
     torch.set_num_threads(args.threads)
     policies = {name: load_checkpoint(folder) for name, folder in args.policy}
-    worlds = {world_to_play(args.world, folder) for _, folder in args.policy}
-    if len(worlds) != 1:
+    worlds = {trained_in(folder) or "alfworld" for _, folder in args.policy}
+    if len(worlds) != 1 and not args.world:
         raise DataError(f"--policy: of different worlds, {', '.join(sorted(worlds))}; compare those of one")
-    (world,) = worlds
+    world = args.world or worlds.pop()
     rows = []
     for split in args.split:
         episodes = demonstrations(games_of(args.games, split, world, args.limit), world, args.seed)
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", type=lambda text: text.split(","), default=["seen", "unseen"])
     parser.add_argument("--limit", type=int, help="only the first so many games of each split")
-    parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policy's, else alfworld)")
+    parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policies')")
     parser.add_argument("--seed", type=int, default=1, help="of the expert and of the bootstrap")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="only the JSON line")

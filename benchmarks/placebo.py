@@ -34,12 +34,12 @@ from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins
 from agentprm_core.kept import kept
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, world_to_play
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, trained_in
 from agentprm_core.search.decoding_config import PRM, SCORERS, decoding
 from agentprm_core.search.playing import PlaySettings, Search, play_games, search_digest
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.published import find_games
+from agentprm_core.worlds.published import find_games, world_of_games
 
 PLACEBO = "placebo"
 CHEAP = tuple(name for name in SCORERS if name != "true_q")
@@ -169,7 +169,7 @@ def run(args: argparse.Namespace) -> dict:
     """Play and print what the command line says; returns the JSON object."""
     torch.set_num_threads(args.threads)
     how = {"device": args.device, "dtype": playing_dtype(args.precision)}
-    world = world_to_play(args.world, args.policy)
+    world = args.world or world_of_games(args.games, args.split[0]) or trained_in(args.policy) or "alfworld"
     spec = world_spec(world)
     policy = load_checkpoint(args.policy, prompt=spec.prompt, **how)
     prms = {PRM: load_checkpoint(args.prm, kind="prm", **how)}
@@ -218,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", type=_split, required=True, help="unseen, valid_seen …; several: seen,unseen")
     parser.add_argument("--limit", type=int, help="only the first so many games of each split")
-    parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policy's, else alfworld)")
+    parser.add_argument("--world", help="a name, or package.module:SPEC (default: the games', else the policy's)")
     parser.add_argument(
         "--scorers", type=_scorers, help=f"of {', '.join((*SCORERS, PLACEBO))} (default: all but true_q)"
     )

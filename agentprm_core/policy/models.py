@@ -192,14 +192,13 @@ def load_checkpoint(
     return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest or _pinned(source, revision), world)
 
 
-def world_to_play(asked: str | None, source: str | Path | None) -> str:
-    """The world that was ``asked`` for, else the one that the policy at ``source`` (``shipped:NAME`` too) was trained
-    in, else ``alfworld``. No weights are read. Raises DataError where no agent of this name is shipped."""
-    if asked or source is None:
-        return asked or "alfworld"
+def trained_in(source: str | Path | None) -> str:
+    """The world that the policy at ``source`` (``shipped:NAME`` too) was trained in; no weights are read. Empty where
+    that is not recorded. Raises DataError where no agent of this name is shipped."""
+    if source is None:
+        return ""
     manifest = (shipped(source, "policy").folder if is_shipped(source) else Path(source)) / MANIFEST
-    recorded = json.loads(manifest.read_text()).get("world", "") if manifest.exists() else ""
-    return recorded or "alfworld"
+    return json.loads(manifest.read_text()).get("world", "") if manifest.exists() else ""
 
 
 def merged(checkpoint: Checkpoint) -> Checkpoint:

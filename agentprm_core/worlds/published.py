@@ -26,6 +26,16 @@ def find_games(world: str, root: Path, split: str, limit: int | None = None) -> 
     return spec.load(root, split, limit)
 
 
+def world_of_games(root: Path, split: str) -> str:
+    """The world that all games of a table are of: ``root/split.parquet``, or ``root`` itself. Empty where there is no
+    such table, and where they are of several worlds."""
+    table = root if root.is_file() else root / f"{split}.parquet"
+    if not table.is_file():
+        return ""
+    worlds = set(read_table(table, GAMES)["world"].to_pylist())
+    return worlds.pop() if len(worlds) == 1 else ""
+
+
 def named_game(games: Sequence[Game], game_id: str, where: str) -> Game:
     """The game of this id. Raises DataError where ``where`` has none; offers those with the nearest ids."""
     for game in games:

@@ -22,13 +22,13 @@ from pathlib import Path
 
 from agentprm_core.errors import EXPECTED
 from agentprm_core.evaluate import outcomes_table, summary
-from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world, world_to_play
+from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world, trained_in
 from agentprm_core.policy.server import SPEECH, Endpoint
 from agentprm_core.search.decoding_config import METHODS, SEARCHES, DecodingConfig
 from agentprm_core.search.playing import PlaySettings, Search, play_games, play_served
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.published import find_games
+from agentprm_core.worlds.published import find_games, world_of_games
 from tasks.frame.quiet import quiet
 from tasks.frame.servers import API_KEY
 
@@ -88,8 +88,9 @@ def _served(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
 
 
 def settle_world(arguments: argparse.Namespace) -> None:
-    """Fill in what the command line leaves open: the world that the policy was trained in, and that world's turns."""
-    arguments.world = world_to_play(arguments.world, arguments.policy)
+    """Fill in what the command line leaves open: the world of the games, else the policy's; and that world's turns."""
+    of_games = arguments.world or world_of_games(arguments.games, arguments.split)
+    arguments.world = of_games or trained_in(arguments.policy) or "alfworld"
     if arguments.max_turns is None:
         arguments.max_turns = world_spec(arguments.world).max_turns
 
@@ -112,7 +113,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of every measurement outside a campaign: which games are played, and how."""
     parser.add_argument("--games", type=Path, required=True, help="a folder of published games, or of tables")
     parser.add_argument("--split", required=True, help="valid_seen, unseen …")
-    parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policy's, else alfworld)")
+    parser.add_argument("--world", help="a name, or package.module:SPEC (default: the games', else the policy's)")
     parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument(
         "--prior",

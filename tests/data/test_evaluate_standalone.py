@@ -7,9 +7,11 @@ import pytest
 from peft import LoraConfig, get_peft_model
 
 from agentprm_core.datasets import games_to_table, write_table
-from agentprm_core.policy.models import load_checkpoint, save_checkpoint
+from agentprm_core.policy.models import load_checkpoint, save_checkpoint, trained_in
 from agentprm_core.prm.model import new_prm
+from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
+from agentprm_core.worlds.published import world_of_games
 from tasks.commands import standalone
 from tasks.commands.standalone import STANDALONE
 from tests.model.test_server import serving
@@ -119,7 +121,7 @@ def test_what_a_server_cannot_be_asked(capsys, monkeypatch, arguments, message):
     assert message in capsys.readouterr().err
 
 
-def test_the_world_is_the_policys_own_and_its_turns_are_the_worlds(tmp_path, capsys, monkeypatch):
+def test_the_world_is_that_of_the_games_and_its_turns_are_the_worlds(tmp_path, capsys, monkeypatch):
     command = ["evaluate", "--policy", "shipped:arithmetic", "--games", str(tmp_path), "--split", "unseen", "--json"]
     games = ARITHMETIC.generate(2, 1, "unseen")
     write_table(games_to_table(games), tmp_path / "unseen.parquet")
@@ -127,3 +129,13 @@ def test_the_world_is_the_policys_own_and_its_turns_are_the_worlds(tmp_path, cap
     standalone.main()
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (figures["games"], figures["max_turns"]) == (2, ARITHMETIC.max_turns)
+
+
+def test_games_of_no_table_or_of_several_worlds_leave_the_world_to_the_policy(tmp_path):
+    homes, sums = ALFWORLD.generate(1, 1, "unseen"), ARITHMETIC.generate(1, 1, "unseen")
+    for name, games in (("homes", homes), ("both", [*homes, *sums])):
+        write_table(games_to_table(games), tmp_path / f"{name}.parquet")
+    assert world_of_games(tmp_path, "homes") == world_of_games(tmp_path / "homes.parquet", "") == "alfworld"
+    assert world_of_games(tmp_path, "both") == world_of_games(tmp_path, "valid_seen") == ""
+    assert trained_in("shipped:arithmetic") == "arithmetic"
+    assert trained_in(None) == trained_in(tmp_path) == ""
