@@ -1,4 +1,4 @@
-"""Attention heads that start by looking at the token before: a small model then learns to copy in fewer steps.
+"""Attention heads that start by looking at the token before, which copying needs.
 
 To copy what followed a word earlier ("induction") a model needs one head that knows which token was before each token,
 and a later one that matches it (Olsson et al. 2022, In-context Learning and Induction Heads). Training from random

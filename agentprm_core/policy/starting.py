@@ -30,7 +30,7 @@ class Heads:
     count: Count
     """Query heads; half as many key-value heads."""
     previous_token: CountOrNone
-    """Of the first layer: those that start by looking 1, 2, … tokens back. The model then learns to copy sooner."""
+    """Of the first layer: those that start by looking 1, 2, … tokens back, which copying needs."""
 
     def __post_init__(self) -> None:
         if self.previous_token > self.count:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -78,8 +78,9 @@ def _counted(params: Params, episodes: list[Episode]) -> tuple[ModelShape, float
         sizes = model.sizes
         width, heads, kv_heads = sizes["width"], sizes["heads"], sizes["kv_heads"]
         head, vocabulary, biased = width // heads, len(tokenizer), sizes["previous_token_heads"] > 0
-        shape = ModelShape(sizes["layers"], width, 3 * width, heads, kv_heads, head, vocabulary, True, biased)
-        shape = replace(shape, biased_output=biased)
+        shape = ModelShape(
+            sizes["layers"], width, 3 * width, heads, kv_heads, head, vocabulary, True, biased, biased_output=biased
+        )
     else:
         shape = shape_of(model.source)
         if not Path(model.source).is_dir():

@@ -51,12 +51,11 @@ def test_the_score_is_the_closed_form(tokenizer):
         assert np.allclose(attention[head].numpy(), expected, atol=1e-4)
 
 
-def test_without_them_the_model_is_as_ever_and_has_no_biases(tokenizer):
-    model = new_model(tokenizer, **SIZE)
-    assert not [name for name, _ in model.named_parameters() if name.endswith("bias")]
-    with_them = new_model(tokenizer, **SIZE, previous_token_heads=2).state_dict()
-    for name, weight in model.state_dict().items():
-        assert weight.shape == with_them[name].shape
+def test_without_them_there_are_no_biases_and_all_others_start_at_0(tokenizer):
+    plain, some = new_model(tokenizer, **SIZE), new_model(tokenizer, **SIZE, previous_token_heads=2)
+    assert not [name for name, _ in plain.named_parameters() if name.endswith("bias")]
+    biased = {name for name, weight in some.named_parameters() if name.endswith("bias") and weight.any()}
+    assert biased == {f"model.layers.0.self_attn.{part}_proj.bias" for part in "qk"}
 
 
 def test_a_checkpoint_keeps_them(tokenizer, tmp_path):
