@@ -20,11 +20,11 @@ def work(stage: Stage) -> None:
     stage.read(layout.games("train"))
     games = games_from_table(read_table(layout.games("train"), GAMES))
     draws = random.Random(stage.seed)
-    how = {"knowledge": section.knowledge, "corrupt": section.corrupt}
     world, played = spec.make(), []
-    for game in demonstrated(games, section.games, seed=stage.seed):
+    for game in demonstrated(games, section.count, seed=stage.seed):
         most = spec.of(game).expert_turns
-        played.append(demonstrate(world, game, world_name=spec.name, max_turns=most, seed=draws.getrandbits(62), **how))
+        seed = draws.getrandbits(62)
+        played.append(demonstrate(world, game, world_name=spec.name, max_turns=most, seed=seed, **section.how))
     won = [episode for episode in played if episode.won]
     if not won:
         raise StageError(f"the expert won none of {len(played)} games")

@@ -116,6 +116,10 @@ class OneOf:
     why: str
 
 
+Demonstrator = Callable[[World, Game, int, float], Expert]
+"""(the world that is played, game, seed, knowledge in [0, 1]) → who demonstrates."""
+
+
 @dataclass(frozen=True)
 class WorldSpec:
     """Everything that the rest of the system knows of a world."""
@@ -133,8 +137,10 @@ class WorldSpec:
     lists_commands: bool = True
     """Whether a chat model is also told the admissible commands, at every turn. Not where the instruction and the
     observations say what can be done: long lists are most of what such a model would read."""
-    expert: Callable[[World, Game, int, float], Expert] | None = None
-    """(the world that is played, game, seed, knowledge in [0, 1]) → who demonstrates; None: nobody can."""
+    expert: Demonstrator | None = None
+    """None: nobody can demonstrate."""
+    other_experts: Mapping[str, Demonstrator] = field(default_factory=dict)
+    """Experts that demonstrate in another way, by the name that ``demos.games`` has for them."""
     load: Callable[[Path, str, int | None], list[Game]] | None = None
     """(root, published split, limit) → published games, sorted by id; None where none are published."""
     published_splits: Mapping[str, str] = field(default_factory=dict)
@@ -169,6 +175,17 @@ class WorldSpec:
     def prompt(self) -> Prompt:
         """What a chat model is told."""
         return Prompt(self.instruction, self.lists_commands)
+
+    def demonstrator(self, name: str | None = None) -> Demonstrator:
+        """The expert of that name; None: the world's first one. Raises DataError where there is none."""
+        if self.expert is None:
+            raise DataError(f"env.world: {self.name} has no expert: nobody can demonstrate (demos.games)")
+        if name is None:
+            return self.expert
+        if name not in self.other_experts:
+            allowed = ", ".join(self.other_experts) or "a number of games alone"
+            raise DataError(f"demos.games: {name} is no expert of the world {self.name}; allowed: {allowed}")
+        return self.other_experts[name]
 
     def of(self, game: Game) -> WorldSpec:
         """The spec that ``game`` is played by: a mixture's is its member's."""

@@ -66,10 +66,7 @@ def mixture(name: str, members: Sequence[WorldSpec], shares: Sequence[float] | N
 
     def expert(world: World, game: Game, seed: int, knowledge: float) -> Expert:
         assert isinstance(world, OneOfSeveral)
-        found = by_name[game.world].expert
-        if found is None:
-            raise DataError(f"env.world: {game.world} has no expert: nobody can demonstrate (demos.games)")
-        return found(world.played, game, seed, knowledge)
+        return by_name[game.world].demonstrator()(world.played, game, seed, knowledge)
 
     return WorldSpec(
         name=name,

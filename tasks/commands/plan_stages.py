@@ -133,7 +133,7 @@ class _Campaign:
 
     def _sft(self) -> Planned:
         section = self._params.sft
-        tokens = self._params.demos.games * self._traffic.turns * self._traffic.turn_tokens * section.epochs
+        tokens = self._params.demos.count * self._traffic.turns * self._traffic.turn_tokens * section.epochs
         return self._trained("sft", 1, tokens, 1.0 if section.observation_weight else self._reply)
 
     def _episodes(self) -> float:

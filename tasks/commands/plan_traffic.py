@@ -61,7 +61,7 @@ def _demonstrated(params: Params) -> list[Episode]:
     else:
         games = find_games(spec.name, Path(params.games.root), spec.published_splits["train"], GAMES)
     world, draws = spec.make(), random.Random(seed)
-    how = {"max_turns": spec.expert_turns, "knowledge": params.demos.knowledge}
+    how = {"max_turns": spec.expert_turns, **params.demos.how, "corrupt": 0.0}
     played = [demonstrate(world, game, world_name=spec.name, seed=draws.getrandbits(62), **how) for game in games]
     episodes = [episode for episode in played if episode.won]
     if not episodes:

@@ -149,7 +149,7 @@ def _trained(params: Params, root: Path, command: str) -> dict:
         "seed": params.seed,
         "games": _games(params.games),
         "iterations": len(params.iterations),
-        "demonstrations": params.demos.games,
+        "demonstrations": params.demos.count,
         "rollouts": params.rollout.games * params.rollout.episodes_per_game,
         "critic": params.critic.name,
         "method": params.method.name,

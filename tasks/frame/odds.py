@@ -22,20 +22,24 @@ def at_odds(params: Params) -> Iterator[Odd]:
 
 def _games(params: Params) -> Iterator[Odd]:
     train = params.games.train
-    wanted = {"demos.games": params.demos.games, "rollout.games": params.rollout.games}
+    wanted = {"demos.games": params.demos.count, "rollout.games": params.rollout.games}
     wanted["method.games"] = getattr(params.method, "games", 0)
     refresh = getattr(params.method, "refresh", None)
     wanted["method.refresh.games"] = refresh.games if refresh else 0
     for key, count in wanted.items():
         if count > train:
             yield key, count, f"at most games.train, {train}"
+    named = params.demos.how["expert"]
+    others = world_spec(params.env.world).other_experts
+    if named is not None and named not in others:
+        yield "demos.games.by", named, " or ".join(others) or "none: demos.games is a number, for a world of one expert"
     if params.games.seen == params.games.unseen == 0:
         yield "games.unseen", 0, "more than 0, or games.seen is: nothing would be measured"
 
 
 def _exploring(params: Params) -> Iterator[Odd]:
     explore, each = params.rollout.explore, params.rollout.episodes_per_game
-    if isinstance(explore, Resets) and params.demos.games < params.games.train:
+    if isinstance(explore, Resets) and params.demos.count < params.games.train:
         yield "rollout.explore.resets", explore.resets, "only where every training game has a demonstration"
     if isinstance(explore, Steered) and not isinstance(params.model, PublishedModel):
         allowed = "only with a model that reads instructions (model.source); {bonus: C} is for one from scratch"

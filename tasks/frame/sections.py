@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from agentprm_core.config import (
     Count,
@@ -125,15 +125,36 @@ class Games:
 
 
 @dataclass(frozen=True)
+class DemosBy:
+    """Demonstrations of another expert than the world's first one."""
+
+    count: Count
+    """Training games that it plays."""
+    by: str
+    """Its name: the world's page has it."""
+
+
+@dataclass(frozen=True)
 class Demos:
     """What the world's expert shows."""
 
-    games: Count
-    """Training games that it plays."""
+    games: Count | DemosBy
+    """Training games that it plays. A section: with the name of another expert."""
     knowledge: ShareOrAll
     """How well the expert knows where things usually lie."""
     corrupt: Share
     """Share of the expert's turns at which a random admissible command is done instead."""
+
+    @property
+    def count(self) -> int:
+        """Games that are demonstrated."""
+        return self.games.count if isinstance(self.games, DemosBy) else self.games
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How they are demonstrated: arguments of :func:`agentprm_core.worlds.demonstrations.demonstrate`."""
+        by = self.games.by if isinstance(self.games, DemosBy) else None
+        return {"expert": by, "knowledge": self.knowledge, "corrupt": self.corrupt}
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import NothingLeft
 from agentprm_core.worlds.demonstrations import demonstrate
-from agentprm_core.worlds.textcraft.compiled import compile_game
+from agentprm_core.worlds.textcraft.compiled import compile_game, write_game
 from agentprm_core.worlds.textcraft.engine import TextCraft
-from agentprm_core.worlds.textcraft.expert import Expert, solves
+from agentprm_core.worlds.textcraft.expert import Expert
 from agentprm_core.worlds.textcraft.names import FORMS, MATERIALS, goals_of, names_of
 from agentprm_core.worlds.textcraft.pack import ARCHIVE, find_pack, load_book, make_book
+from agentprm_core.worlds.textcraft.planner import solves
 from agentprm_core.worlds.textcraft.published import load_published, published_game
-from agentprm_core.worlds.textcraft.recipes import read_book, write_book
+from agentprm_core.worlds.textcraft.recipes import Ingredient, Recipe, RecipeBook, read_book, write_book
 from benchmarks.worlds import measure
 
 SPEC = world_spec("textcraft")
@@ -216,11 +217,66 @@ def test_the_expert_is_the_same_for_the_same_seed() -> None:
 def test_the_expert_demonstrates_with_admissible_commands_and_after_mistakes(corrupt: float) -> None:
     won = []
     for game in SPEC.generate(24, 2, "unseen"):
-        settings = {"world_name": "textcraft", "max_turns": SPEC.expert_turns, "seed": 5, "knowledge": 1.0}
+        settings = {"world_name": "textcraft", "max_turns": 30, "seed": 5, "knowledge": 1.0}
         episode = demonstrate(TextCraft(), game, corrupt=corrupt, **settings)
         assert all(turn.valid for turn in episode.turns)
         won.append(episode.won)
     assert sum(won) / len(won) >= (0.8 if corrupt else 1.0)
+
+
+def test_the_expert_tries_a_recipe_before_what_it_takes_is_held() -> None:
+    lines = [
+        "craft 1 table using 3 stick, 2 oak planks",
+        "craft 2 stick using 1 planks",
+        "craft 4 oak planks using 1 oak logs",
+        "craft 1 boat using 5 oak planks",
+    ]
+    planks, oak = Ingredient("planks", 1, tag=True), Ingredient("oak_planks", 2)
+    recipes = (
+        Recipe("table", 1, (Ingredient("stick", 3), oak)),
+        Recipe("stick", 2, (planks,)),
+        Recipe("oak_planks", 4, (Ingredient("oak_logs", 1),), "planks"),
+        Recipe("boat", 1, (oak._replace(count=5),)),
+    )
+    items = frozenset({"table", "stick", "oak_planks", "oak_logs", "boat"})
+    book = RecipeBook(recipes, items, frozenset({"planks"}), {"oak_planks": "planks"})
+    game = Game("x", "textcraft", "train", "depth_3", "", write_game("table", "agentgym", lines, write_book(book)))
+    episode = demonstrate(TextCraft(), game, world_name="textcraft", max_turns=20, seed=0, knowledge=1.0)
+    assert [turn.action for turn in episode.turns] == [
+        "craft table using 3 stick, 2 oak planks",  # refused: neither is made yet
+        "craft stick using 1 planks",  # refused: the first of them
+        "craft oak planks using 1 oak logs",  # refused: a member of the family
+        "get 1 oak logs",
+        "craft oak planks using 1 oak logs",
+        "craft stick using 1 oak planks",
+        "craft stick using 1 oak planks",  # 3 of them are taken
+        "craft table using 3 stick, 2 oak planks",
+    ]
+    assert episode.won
+
+
+@pytest.mark.parametrize("knowledge", [0.0, 1.0])
+def test_the_expert_is_refused_at_most_once_a_recipe_and_crafts_the_goal(knowledge: float) -> None:
+    for game in SPEC.generate(60, 4, "train"):
+        settings = {"world_name": "textcraft", "max_turns": 40, "seed": 3, "knowledge": knowledge}
+        episode = demonstrate(TextCraft(), game, **settings)
+        refused = [
+            turn.action
+            for turn, after in zip(episode.turns, episode.turns[1:])
+            if after.observation.startswith("Could not")
+        ]
+        assert episode.won
+        assert len(refused) == len(set(refused))
+
+
+def test_another_expert_follows_a_plan_and_is_never_refused() -> None:
+    for game in SPEC.generate(24, 4, "train"):
+        settings = {"world_name": "textcraft", "max_turns": 16, "seed": 3, "knowledge": 0.0}
+        episode = demonstrate(TextCraft(), game, expert="plan", **settings)
+        assert episode.won
+        assert not any(turn.observation.startswith("Could not") for turn in episode.turns)
+    with pytest.raises(DataError, match=r"demos\.games: plans is no expert of the world textcraft; allowed: plan"):
+        demonstrate(TextCraft(), game, expert="plans", **settings)
 
 
 def test_the_expert_gives_up_where_the_lines_do_not_lead_to_the_goal() -> None:

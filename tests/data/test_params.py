@@ -65,6 +65,11 @@ def test_there_are_few_keys():
             "model.heads.previous_token: 5 is not allowed: at most count, 4",
         ),
         ("demos.games", 10**6, "demos.games: 1000000 is not allowed: at most games.train, 22000"),
+        (
+            "demos.games",
+            {"count": 10, "by": "plan"},
+            "demos.games.by: 'plan' is not allowed: none: demos.games is a number, for a world of one expert",
+        ),
         ("method.games", 10**6, "method.games: 1000000 is not allowed: at most games.train, 22000"),
         ("critic.name", "montecarlo", "critic.name: 'montecarlo' is not allowed: one of monte_carlo, relative"),
         ("method.name", "reinforce", "method.name: 'reinforce' is not allowed: one of expert_iteration, online_dpo"),

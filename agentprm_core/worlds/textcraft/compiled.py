@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from itertools import product
+from itertools import chain, product
 
 from agentprm_core.errors import DataError
 from agentprm_core.worlds.textcraft.recipes import (
@@ -54,9 +54,10 @@ class CompiledGame:
 
     @cached_property
     def always(self) -> tuple[str, ...]:
-        """Commands listed in every state, sorted."""
+        """Commands listed in every state, sorted: the crafting commands in sight too, which the world may refuse."""
         gets = [f"get {number} {spoken(name)}" for name, numbers in self.gets.items() for number in numbers]
-        return (*sorted(gets), INVENTORY)
+        crafts = chain.from_iterable((recipe.line, recipe.short) for recipe in self.shown)
+        return (*sorted({*crafts, *gets}), INVENTORY)
 
     @cached_property
     def gets(self) -> dict[str, list[int]]:
@@ -70,20 +71,22 @@ class CompiledGame:
 
     @cached_property
     def _crafts(self) -> tuple[tuple[tuple[tuple[str, int], ...], dict[str, None]], ...]:
-        """(what must be held, the commands that it allows) of the lines in which each ingredient is one item, or has
-        one item of its family put in: ``2 planks`` becomes ``2 oak planks``."""
+        """(what must be held, the commands that it allows) of the lines with an item put in for each family: ``2
+        planks`` becomes ``2 oak planks``."""
         found: dict[tuple[tuple[str, int], ...], dict[str, None]] = {}
         for recipe in self.shown:
             for names in product(*map(self.choices, recipe.ingredients)):
                 used = [(name, each.count) for name, each in zip(names, recipe.ingredients)]
                 made = self.match(recipe.output, used)
-                if len(set(names)) == len(names) and made is not None:
-                    command = craft_command(recipe.output, recipe.count, [(count, name) for name, count in used])
-                    found.setdefault(tuple(used), {})[command] = None
+                if len(set(names)) == len(names) and made is not None and any(each.tag for each in recipe.ingredients):
+                    parts = [(count, name) for name, count in used]
+                    commands = (craft_command(recipe.output, number, parts) for number in (recipe.count, None))
+                    found.setdefault(tuple(used), {}).update(dict.fromkeys(commands))
         return tuple(found.items())
 
     def craftable(self, held: Mapping[str, int]) -> list[str]:
-        """The listed crafting commands whose ingredients are held."""
+        """The crafting commands whose ingredients are held and that are not listed in every state: those with an item
+        in the place of its family."""
         crafts = []
         for needed, commands in self._crafts:
             for name, count in needed:

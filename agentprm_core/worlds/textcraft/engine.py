@@ -4,8 +4,10 @@ Departures, each where the published environment breaks down or has no opinion:
 1. A number of more than 4,000 digits is answered with ``Could not execute``: Python reads and writes 4,300 at most.
 2. A recipe that takes one item twice (as itself and for its family) needs all of it held; there is none in Minecraft's.
 3. ``admissible`` lists what means something: ``inventory``; ``get`` of what the recipes in sight take, in the number
-   that a recipe takes or up to four times it; each crafting command in sight whose ingredients are held, with a held
-   member where the line names a family. Any other text is answered too, as the published environment does.
+   that a recipe takes or up to four times it; each crafting command in sight, which is refused where its ingredients
+   are not held; where they are, the command with a member in the place of a family. Crafting commands are listed with
+   the number that they make and without it, which is taken as well. Any other text is answered too, as the published
+   environment does.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class TextCraft:
             return Observation(refusal.args[0] or f"Could not execute {command}", self._admissible)
         crafts = self._game.craftable(self.held)
         if crafts != self._crafts:
-            self._crafts, self._admissible = crafts, (*sorted(crafts), *self._game.always)
+            self._crafts, self._admissible = crafts, tuple(sorted((*crafts, *self._game.always)))
         return Observation(text, self._admissible, float(won), won)
 
     def clone(self) -> TextCraft:

@@ -1,146 +1,86 @@
-"""An expert that plays TextCraft by a plan over the recipes in sight.
+"""An expert each of whose actions follows from one command above and one recipe in sight.
 
-It plans backwards from the goal: what a recipe takes is held already, can be got, or is crafted by another recipe in
-sight. Of several recipes, and of several members of a family, it takes the one with the fewest actions. Each item is
-got once, all that the plan takes of it, just before the first recipe that takes it.
+A plan from the goal down to what can be got takes one look at a recipe after the other, all before the first action;
+nothing in the text shows them. A small policy cannot imitate that. This expert looks at one recipe at a time and shows
+it: a recipe is tried before what it takes is held. The world refuses (``Could not find enough items to craft …``), and
+the command that was tried says what to make next, and then what to get. At last the recipe is crafted.
+
+It says ``craft stick using 2 planks``, without the number that the recipe makes. That stands before the name. Who
+writes a command word by word needs it first, and a wrong one leads to another recipe.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from dataclasses import dataclass
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import NothingLeft, Observation
 from agentprm_core.worlds.textcraft.compiled import compile_game
 from agentprm_core.worlds.textcraft.engine import TextCraft
+from agentprm_core.worlds.textcraft.planner import Planner, gets
 from agentprm_core.worlds.textcraft.recipes import Ingredient, Recipe, craft_command, spoken
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Crafting commands in order with what each takes, and what is left of everything afterwards."""
-
-    crafts: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
-    got: dict[str, int]
-    left: dict[str, int]
-
-    @property
-    def cost(self) -> int:
-        return len(self.crafts) + len(self.got)
 
 
 class Expert:
     """Plays one episode; sees the inventory of ``world``, which whoever remembers all replies knows too.
 
-    ``seed`` decides between ways of the same length. At each choice between recipes the shortest way is taken with
-    chance ``knowledge``, else any.
+    At each choice between recipes, or between the members of a family, the shortest way is taken with chance
+    ``knowledge``, else any. ``seed`` decides which.
     """
 
     def __init__(self, world: TextCraft, game: Game, seed: int = 0, knowledge: float = 1.0) -> None:
         self._world, self._game = world, compile_game(game.payload)
         self._rng, self._knowledge = random.Random(seed), knowledge
-        self._next: list[str] | None = None
-        self._last: str | None = None
+        self._tried: set[str] = set()
+        self._chosen: dict[str, Recipe] = {}
+        """Item or family → the recipe that was settled on."""
+        self._last = ""
 
     def act(self, seen: Observation, done: str | None = None) -> str:
-        """The next command; the plan is made anew where something else was ``done``.
+        """The next command; what was really ``done`` counts as tried.
 
         Raises :class:`NothingLeft` where the recipes in sight do not lead to the goal.
         """
-        if self._next is None or done not in (None, self._last):
-            self._next = self._commands()
-        if not self._next:
-            raise NothingLeft(f"there is nothing left to craft for {spoken(self._game.goal)}")
-        self._last = self._next.pop(0)
+        self._tried.add(self._last if done is None else done)
+        self._planner = Planner(self._game, self._world.held)
+        self._last = self._towards(self._recipe(self._game.goal, [self._game.goal], 1, ()), 1, ())
         return self._last
 
-    def _commands(self) -> list[str]:
-        held = self._world.held
-        plan = self._made(self._game.goal, 1, _Plan((), {}, dict(held)), ())
-        if plan is None:
-            raise NothingLeft(f"the recipes in sight do not lead to {spoken(self._game.goal)}")
-        commands, open_gets = [], dict(plan.got)
-        for command, used in plan.crafts:
-            for name, _ in used:
-                commands += self._gets(name, open_gets.pop(name, 0))
-            commands.append(command)
-        return commands
+    def _recipe(self, name: str, items: list[str], count: int, above: tuple[str, ...]) -> Recipe:
+        """By which recipe ``name`` is made, which one of ``items`` stands for: once settled it stays."""
+        if name not in self._chosen:
+            ways = {
+                recipe: self._planner.cost(recipe, count, above)
+                for recipe in self._game.shown
+                if recipe.output in items and recipe.output not in above
+            }
+            ways = {recipe: cost for recipe, cost in ways.items() if cost < float("inf")}
+            if not ways:
+                raise NothingLeft(f"the recipes in sight do not lead to {spoken(name)}")
+            informed = self._rng.random() < self._knowledge
+            self._chosen[name] = min(ways, key=ways.__getitem__) if informed else self._rng.choice(list(ways))
+        return self._chosen[name]
 
-    def _gets(self, name: str, count: int) -> list[str]:
-        """Listed commands that get at least ``count``: the fewest, then the least too much."""
-        listed = self._game.gets.get(name, [])
-        found = []
-        while count > 0:
-            number = min((each for each in listed if each >= count), default=listed[-1])
-            found.append(f"get {number} {spoken(name)}")
-            count -= number
-        return found
+    def _towards(self, recipe: Recipe, needed: int, above: tuple[str, ...]) -> str:
+        """The next command on the way to ``needed`` by ``recipe``: what it takes is made first, then got."""
+        held, above = self._world.held, (*above, recipe.output)
+        times = -(-needed // recipe.count)
+        items = [self._item(each, times, above) for each in recipe.ingredients]
+        missing = [(each, item) for each, item in zip(recipe.ingredients, items) if held.get(item, 0) < each.count]
+        if missing and recipe.short not in self._tried:
+            return recipe.short
+        for each, item in missing:
+            if item not in self._game.gets:
+                count = each.count * times - held.get(item, 0)
+                return self._towards(self._recipe(each.name, [item], count, above), count, above)
+        for each, item in missing:
+            return gets(self._game, item, each.count * times - held.get(item, 0))[0]
+        return craft_command(recipe.output, None, [(each.count, item) for each, item in zip(recipe.ingredients, items)])
 
-    def _supplied(self, name: str, count: int, plan: _Plan, above: tuple[str, ...]) -> _Plan | None:
-        """``plan`` and what it takes to have ``count`` of ``name``, which are then set aside; None if nothing does."""
-        missing = count - plan.left.get(name, 0)
-        if missing > 0 and name in self._game.gets:
-            got = Counter(plan.got)
-            got[name] += missing
-            plan = _Plan(plan.crafts, dict(got), {**plan.left, name: count})
-        elif missing > 0:
-            made = self._made(name, missing, plan, above)
-            if made is None:
-                return None
-            plan = made
-        return _Plan(plan.crafts, plan.got, {**plan.left, name: plan.left[name] - count})
-
-    def _made(self, name: str, count: int, plan: _Plan, above: tuple[str, ...]) -> _Plan | None:
-        """``plan`` and the crafting of at least ``count`` of ``name`` by the shortest of the recipes in sight."""
-        if name in above:
-            return None
-        recipes = [recipe for recipe in self._game.shown if recipe.output == name]
-        return self._chosen([self._by(recipe, -(-count // recipe.count), plan, (*above, name)) for recipe in recipes])
-
-    def _by(self, recipe: Recipe, times: int, plan: _Plan, above: tuple[str, ...]) -> _Plan | None:
-        used: list[tuple[str, int]] = []
-        for each in recipe.ingredients:
-            found = self._with(each, times, plan, above, [name for name, _ in used])
-            if found is None:
-                return None
-            name, plan = found
-            used.append((name, each.count))
-        if self._game.match(recipe.output, used) is None:
-            return None
-        command = craft_command(recipe.output, recipe.count, [(number, name) for name, number in used])
-        left = {**plan.left, recipe.output: plan.left.get(recipe.output, 0) + times * recipe.count}
-        return _Plan((*plan.crafts, *[(command, tuple(used))] * times), plan.got, left)
-
-    def _with(
-        self, each: Ingredient, times: int, plan: _Plan, above: tuple[str, ...], taken: list[str]
-    ) -> tuple[str, _Plan] | None:
-        """(the item that stands for an ingredient, the plan with it)."""
+    def _item(self, each: Ingredient, times: int, above: tuple[str, ...]) -> str:
+        """The item that stands for an ingredient: of a family a member that is held, else the one settled on."""
         if not each.tag:
-            supplied = self._supplied(each.name, each.count * times, plan, above)
-            return None if supplied is None else (each.name, supplied)
-        members = [name for name in self._game.choices(each) if name not in taken]
-        plans = {name: self._supplied(name, each.count * times, plan, above) for name in members}
-        chosen = self._chosen(list(plans.values()))
-        return None if chosen is None else next((name, chosen) for name, found in plans.items() if found is chosen)
-
-    def _chosen(self, plans: list[_Plan | None]) -> _Plan | None:
-        found = [plan for plan in plans if plan is not None]
-        if not found:
-            return None
-        self._rng.shuffle(found)
-        return min(found, key=lambda plan: plan.cost) if self._rng.random() < self._knowledge else found[0]
-
-
-def solves(world: TextCraft, game: Game, max_turns: int) -> int | None:
-    """How many actions the expert takes to win ``game``; None where it does not within ``max_turns``."""
-    seen, expert = world.reset(game), Expert(world, game)
-    for turn in range(max_turns):
-        try:
-            seen = world.step(expert.act(seen))
-        except NothingLeft:
-            return None
-        if seen.done:
-            return turn + 1
-    return None
+            return each.name
+        members = self._game.choices(each)
+        enough = [name for name in members if self._world.held.get(name, 0) >= each.count]
+        return enough[0] if enough else self._recipe(each.name, members, each.count * times, above).output

@@ -2,8 +2,8 @@
 
 Each game has recipes of its own, so that they must be read. A tree has depth 1 to 4: so many crafting steps one after
 the other. Recipes take one to three ingredients, some a family with two or three craftable members (``2 planks``);
-some items have two recipes. Two to ten more recipes take the tree's ingredients and lead elsewhere. What the expert
-does not solve within sixteen actions is not a game.
+some items have two recipes. Two to ten more recipes take the tree's ingredients and lead elsewhere. What takes a plan
+more than sixteen actions is not a game.
 
 Splits are disjoint by construction (:mod:`agentprm_core.worlds.textcraft.names`): no goal of one is a goal of another,
 and no item of an unseen game occurs in a train or seen game.
@@ -17,14 +17,14 @@ from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.textcraft.compiled import write_game
 from agentprm_core.worlds.textcraft.engine import TextCraft
-from agentprm_core.worlds.textcraft.expert import solves
 from agentprm_core.worlds.textcraft.names import FORMS, goals_of, names_of
+from agentprm_core.worlds.textcraft.planner import solves
 from agentprm_core.worlds.textcraft.recipes import Ingredient, Recipe, RecipeBook, spoken, write_book
 
 SPLITS = ("train", "seen", "unseen")
 DEPTHS = (1, 2, 3, 4)
 MAX_ACTIONS = 16
-"""Of the expert, so that of the twenty that the papers give an episode four are left for mistakes."""
+"""By a plan, so that of the twenty that the papers give an episode four are left for mistakes."""
 _ATTEMPTS = 200
 _PARTS = (1, 2, 3), (45, 42, 13)
 """Ingredients of a recipe, and how often, as in Minecraft's recipes."""
@@ -64,7 +64,7 @@ def _game(split: str, seed: int, index: int, depth: int) -> Game:
         game = Game(game_id, "textcraft", split, f"depth_{depth}", f"Craft {spoken(goal)}.", payload, attributes)
         if solves(world, game, MAX_ACTIONS):
             return game
-    raise DataError(f"{game_id}: {_ATTEMPTS} trees in a row take the expert more than {MAX_ACTIONS} actions")
+    raise DataError(f"{game_id}: {_ATTEMPTS} trees in a row take a plan more than {MAX_ACTIONS} actions")
 
 
 class _Tree:

@@ -33,6 +33,11 @@ class Recipe(NamedTuple):
         """As the first observation lists it: ``craft 4 stick using 2 planks``."""
         return craft_command(self.output, self.count, [(each.count, each.name) for each in self.ingredients])
 
+    @property
+    def short(self) -> str:
+        """The line without the number that it makes: ``craft stick using 2 planks``."""
+        return craft_command(self.output, None, [(each.count, each.name) for each in self.ingredients])
+
 
 @dataclass(frozen=True)
 class RecipeBook:
@@ -89,9 +94,10 @@ def spoken(name: str) -> str:
     return name.replace("_", " ")
 
 
-def craft_command(output: str, count: int, ingredients: Iterable[tuple[int, str]]) -> str:
+def craft_command(output: str, count: int | None, ingredients: Iterable[tuple[int, str]]) -> str:
+    """``count``: how many the recipe makes, as the lines have it; None: without, which the world takes as well."""
     used = ", ".join(f"{number} {spoken(name)}" for number, name in ingredients)
-    return f"craft {count} {spoken(output)} using {used}"
+    return f"craft {'' if count is None else f'{count} '}{spoken(output)} using {used}"
 
 
 def write_book(book: RecipeBook) -> str:

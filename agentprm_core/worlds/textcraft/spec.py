@@ -54,6 +54,12 @@ def _expert(world: World, game: Game, seed: int, knowledge: float):
     return Expert(cast("TextCraft", world), game, seed, knowledge)
 
 
+def _plan(world: World, game: Game, seed: int, knowledge: float):
+    from agentprm_core.worlds.textcraft.planner import ByPlan
+
+    return ByPlan(cast("TextCraft", world), game)
+
+
 TEXTCRAFT = WorldSpec(
     name="textcraft",
     make=_make,
@@ -65,6 +71,7 @@ TEXTCRAFT = WorldSpec(
     ),
     lists_commands=False,
     expert=_expert,
+    other_experts={"plan": _plan},
     load=_load,
     published_splits={"train": "agentgym-train", "seen": "agentgym-test", "unseen": "adapt"},
     phrases=_PHRASES,
