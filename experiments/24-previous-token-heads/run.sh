@@ -1,13 +1,16 @@
-# Do previous-token heads help a small model from scratch? TextCraft's profile has them, and experiment 23 ran it without.
-# Households have none by default.
+# Do previous-token heads help a small model from scratch? In TextCraft with demonstrations by a plan, which no policy from
+# scratch imitates well; experiment 23 has those that one does. Households have none by default.
 one="compute.threads=1"
 heads="model.heads={count: 4, previous_token: 2}"
-many="demos.games=12000 games.train=30000 sft.epochs=5"
-sh experiments/run heads-textcraft textcraft $one $many &&
+many="games.train=30000 sft.epochs=5 method.search=beam_1x16"
+many="$many evaluate.decoding=[greedy,sample,best_of_16,best_of_16_by_untrained_likelihood,beam_4x4]"
+plan="demos.games={count: 12000, by: plan}"
+sh experiments/run heads-textcraft-plain textcraft $one $many "$plan" model.heads=4
+sh experiments/run heads-textcraft textcraft $one $many "$plan" "$heads" &&
   python -m benchmarks.side_by_side textcraft=. &&
   python -m benchmarks.imitation --policy two=data/checkpoints/policy/0 --games data/games
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
-sh experiments/run heads-textcraft-8x8 textcraft $one $many $by -- evaluate@0
+sh experiments/run heads-textcraft-8x8 textcraft $one $many "$plan" "$heads" $by -- evaluate@0
 kept=.scratch/experiments/heads
 for with in no two; do
   [ $with = two ] && set -- "$heads" || set --
