@@ -148,6 +148,9 @@ class WorldSpec:
     entity: str = r"[a-z]+ \d+"
     """A regular expression: beside the phrases, what matches it is one token of a from-scratch tokenizer, and so is any
     other run of characters without a blank. Where it ends with a number, all smaller numbers get a token too."""
+    rewritten: Mapping[str, str] = field(default_factory=dict)
+    """A regular expression of lower-case text → what a from-scratch tokenizer reads in its place. That tokenizer leaves
+    out articles, ``and`` and commas; where one of them means something, it is put into a word here."""
     attributes: Mapping[str, Between | OneOf] = field(default_factory=dict)
     """What the gate of the stage ``games`` expects of ``Game.attributes``."""
     success: float = 1.0

@@ -9,6 +9,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds.babyai.games import FIRST_SEED, LAST_SEED, generate_games
 from agentprm_core.worlds.babyai.kinds import COLORS, DOOR_STATES
 from agentprm_core.worlds.babyai.levels import KINDS, LEVELS
+from agentprm_core.worlds.babyai.reader import Reader
 from agentprm_core.worlds.babyai.world import DONE_ABOVE, BabyAI
 from agentprm_core.worlds.base import Between, World, WorldSpec
 
@@ -57,9 +58,13 @@ def _world() -> World:
 
 
 def _expert(world: World, game: Game, seed: int, knowledge: float):
-    from agentprm_core.worlds.babyai.expert import Expert
+    """Neither draws anything. The bot knows the mission in minigrid's words and where it has been; the reader only what
+    is told."""
+    if knowledge >= 0.5:
+        from agentprm_core.worlds.babyai.expert import Expert
 
-    return Expert(cast(BabyAI, world))  # the bot draws nothing and knows no places beforehand
+        return Expert(cast(BabyAI, world))
+    return Reader(cast(BabyAI, world))
 
 
 BABYAI = WorldSpec(
@@ -70,7 +75,8 @@ BABYAI = WorldSpec(
     instruction="You act in rooms of coloured keys, balls, boxes and doors to finish a task.",
     expert=_expert,
     phrases=_PHRASES,
-    entity=f"(?:{'|'.join(COLORS)}) (?:(?:{'|'.join(DOOR_STATES)}) )?(?:key|ball|box|door) \\d+",
+    entity=f"(?:{'|'.join(COLORS)}) (?:(?:{'|'.join(DOOR_STATES)}) )?(?:key|ball|box|door)(?: \\d+)?",
+    rewritten={r", and (?=go to|open|pick up|put )": " then "},
     attributes={
         "level": Between(1, len(LEVELS), "AgentGym's levels"),
         "seed": Between(FIRST_SEED, LAST_SEED, "what minigrid draws the maze from; lower ones are the published games"),
