@@ -53,6 +53,10 @@ _PHRASES = (
 )
 
 
+_NAME = f"(?:{'|'.join(COLORS)}) (?:(?:{'|'.join(DOOR_STATES)}) )?(?:key|ball|box|door)(?: \\d+)?"
+"""``red ball``, as the goal and the hand have it, and ``red ball 1``."""
+
+
 def _world() -> World:
     return BabyAI()
 
@@ -75,7 +79,8 @@ BABYAI = WorldSpec(
     instruction="You act in rooms of coloured keys, balls, boxes and doors to finish a task.",
     expert=_expert,
     phrases=_PHRASES,
-    entity=f"(?:{'|'.join(COLORS)}) (?:(?:{'|'.join(DOOR_STATES)}) )?(?:key|ball|box|door)(?: \\d+)?",
+    entity=_NAME,
+    alike=_NAME,
     rewritten={r", and (?=go to|open|pick up|put )": " then "},
     attributes={
         "level": Between(1, len(LEVELS), "AgentGym's levels"),
