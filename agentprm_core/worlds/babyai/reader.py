@@ -210,19 +210,16 @@ class Reader:
             if way := self._reach("go to", able):
                 return way
         if shut and not able and not self._in_the_way(shut[0]):
-            return self._fetch_key(shut[0])
+            return self._pick_up(Wanted(shut[0].color, "key", ""))
         return self._explore(wanted.place)
 
-    def _fetch_key(self, of: Thing) -> str:
-        """The key of a colour, the door's or its own."""
-        key = Wanted(of.color, "key", "")
-        return self._pick_up(key) if self._seen(key) else self._explore("")
-
     def _pick_up(self, wanted: Wanted) -> str:
+        return self._grasp(wanted) or self._explore(wanted.place)
+
+    def _grasp(self, wanted: Wanted) -> str | None:
+        """What brings it into the hand; None where it is not in sight or nothing does."""
         seen = self._seen(wanted)
-        if seen and self._carried:
-            return self._swap(seen)
-        return self._reach("pickup", seen) or self._explore(wanted.place)
+        return self._swap(seen) if seen and self._carried else self._reach("pickup", seen)
 
     def _swap(self, seen: list[Thing]) -> str:
         """Go to it first, and turn: what is dropped in a doorway blocks the way."""
@@ -288,8 +285,8 @@ class Reader:
             opens = door.state == "locked" and self._carried == f"{door.color} key"
             if opens and (way := self._numbered("toggle and go through", door)):
                 return way
-        if key := self._key_in_sight():
-            return self._fetch_key(key)
+        if (key := self._key_in_sight()) and (way := self._grasp(Wanted(key.color, "key", ""))):
+            return way
         if not (self._first and self._turns < _ROUND) and not self._keyed():
             for door in doors:
                 if door.state == "closed" and (way := self._numbered("toggle and go through", door)):
