@@ -131,7 +131,8 @@ class Demos:
     games: Count
     """Training games that it plays."""
     knowledge: ShareOrAll
-    """How well the expert knows where things usually lie."""
+    """How well the expert knows where things usually lie. In BabyAI: who the expert is, below 0.5 the one that acts on
+    what it reads, else minigrid's bot."""
     corrupt: Share
     """Share of the expert's turns at which a random admissible command is done instead."""
 

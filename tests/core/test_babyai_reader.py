@@ -82,9 +82,8 @@ def test_the_comma_that_tells_the_order_has_a_token():
 
 @pytest.mark.parametrize("level", [1, 8, 15, 16, 22, 25, 27, 28])
 def test_the_reader_wins_easy_levels_and_goes_on_after_mistakes(level):
-    won = sum(demonstrated(level, 1_000 + seed).won for seed in range(10))
-    assert won >= 8
-    assert sum(demonstrated(level, 1_000 + seed, corrupt=0.2, turns=40).won for seed in range(10)) >= (won > 8) + 1
+    assert sum(demonstrated(level, 1_000 + seed).won for seed in range(10)) >= 8
+    assert sum(demonstrated(level, 1_000 + seed, corrupt=0.2, turns=40).won for seed in range(10)) >= 2
 
 
 def test_the_reader_does_the_same_again():
@@ -102,6 +101,17 @@ def test_without_a_goal_nothing_is_left():
     seen = world.reset(game(1, 1_000))
     with pytest.raises(NothingLeft):
         Reader(world).act(Observation(seen.text.partition("\n\n")[0], seen.admissible))
+
+
+def test_a_key_that_no_action_picks_up_is_left():
+    world = BabyAI()
+    world.reset(game(1, 1_000))
+    seen = (
+        "In front of you in this room, you can see several objects: There is a red key 1 1 steps in front of you and 1 steps "
+        "to your left.  There is a red locked door 1 right in front of you 4 steps away.  The room has walls around you. "
+        "You are not carrying anything.\n\nYour goal: go to the blue ball"
+    )
+    assert Reader(world).act(Observation(seen, ("turn left", "turn right"))) == "turn right"
 
 
 def test_knowledge_says_who_demonstrates():
