@@ -107,9 +107,9 @@ def test_a_key_that_no_action_picks_up_is_left():
     world = BabyAI()
     world.reset(game(1, 1_000))
     seen = (
-        "In front of you in this room, you can see several objects: There is a red key 1 1 steps in front of you and 1 steps "
-        "to your left.  There is a red locked door 1 right in front of you 4 steps away.  The room has walls around you. "
-        "You are not carrying anything.\n\nYour goal: go to the blue ball"
+        "In front of you in this room, you can see several objects: There is a red key 1 1 steps in front of you and "
+        "1 steps to your left.  There is a red locked door 1 right in front of you 4 steps away.  The room has walls "
+        "around you. You are not carrying anything.\n\nYour goal: go to the blue ball"
     )
     assert Reader(world).act(Observation(seen, ("turn left", "turn right"))) == "turn right"
 
