@@ -24,10 +24,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--by", default="kind", help="kind, or an attribute of the games")
     parser.add_argument("--turns", type=int, nargs="+", default=[20, 25], help="numbers of actions")
+    parser.add_argument("--expert", help="another than the world's first one, as demos.games names it")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     asked = parser.parse_args()
     try:
-        figures = measure(asked.world, asked.games, asked.split, asked.seed, asked.by, sorted(asked.turns))
+        figures = measure(
+            asked.world, asked.games, asked.split, asked.seed, asked.by, sorted(asked.turns), asked.expert
+        )
     except DataError as error:
         sys.exit(f"expert: {error}")
     print(f"{asked.by:>12}  {'n':>5}" + "".join(f"  within {turns}" for turns in figures["turns"]))
@@ -37,7 +40,9 @@ def main() -> None:
         print(json.dumps(figures))
 
 
-def measure(world_name: str, count: int, split: str, seed: int, by: str, turns: list[int]) -> dict:
+def measure(
+    world_name: str, count: int, split: str, seed: int, by: str, turns: list[int], expert: str | None = None
+) -> dict:
     """Shares of ``count`` generated games that the expert wins within each of ``turns``, by ``by`` and for ``all``.
 
     Raises DataError for an unknown world, one without an expert, or an attribute that its games do not have.
@@ -47,7 +52,8 @@ def measure(world_name: str, count: int, split: str, seed: int, by: str, turns: 
         raise DataError(f"--by: {by!r} is not kind, nor an attribute of {world_name}: {', '.join(spec.attributes)}")
     world, lengths, start = spec.make(), defaultdict(list), time.perf_counter()
     for game in spec.generate(count, seed, split):
-        episode = demonstrate(world, game, world_name=world_name, max_turns=turns[-1], seed=seed, knowledge=0.0)
+        how = {"world_name": world_name, "max_turns": turns[-1], "seed": seed, "knowledge": 0.0}
+        episode = demonstrate(world, game, expert=expert, **how)
         value = game.kind if by == "kind" else game.attributes[by]
         for group in (value, "all"):
             lengths[group].append(episode.length if episode.won else float("inf"))
@@ -63,6 +69,7 @@ def measure(world_name: str, count: int, split: str, seed: int, by: str, turns: 
         "world": world_name,
         "split": split,
         "turns": turns,
+        "expert": expert,
         "by": rows,
         "seconds": time.perf_counter() - start,
     }

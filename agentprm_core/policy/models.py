@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.shipped import is_shipped, shipped
 from agentprm_core.types import NO_PROMPT, Prompt
 from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.base import ALIKE
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -37,7 +39,6 @@ EMBEDDING_STD = 0.3
 """Of a from-scratch model's embeddings. A step of Adam moves a coordinate by up to the learning rate, 0.002: at the
 library's 0.02 ten steps can undo what the names of one kind share, at 0.3 they cannot. Before training such a model is
 sure of its nonsense: it says the last token again."""
-_ENTITY = re.compile(r"[a-z]+ \d+")
 _ADAPTER = "adapter_config.json"
 _WEIGHT_FILES = ("*.safetensors", _ADAPTER, "config.json", "tokenizer.json")
 
@@ -73,6 +74,7 @@ def new_model(
     context: int,
     seed: int,
     previous_token_heads: int = 0,
+    alike: str = ALIKE,
 ) -> LlamaForCausalLM:
     """A Llama-architecture model with random weights. Embeddings are shared between input and output.
 
@@ -81,6 +83,7 @@ def new_model(
 
     The embedding of an entity (``drawer 3``) starts as that of its word and that of its number together, and the bare
     word starts as its own: what is learnt of one drawer then holds for all of them, and for the drawer of the task.
+    ``alike``: which tokens start as their words together (:attr:`agentprm_core.worlds.base.WorldSpec.alike`).
     """
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -103,26 +106,27 @@ def new_model(
         pad_token_id=marks.pad_token_id,
     )
     model = LlamaForCausalLM(config)
-    _share_names(model, tokenizer.get_vocab())
+    _share_names(model, tokenizer.get_vocab(), alike)
     look_back(model, previous_token_heads)
     return model
 
 
 @torch.no_grad()
-def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int]) -> None:
+def _share_names(model: LlamaForCausalLM, vocabulary: dict[str, int], alike: str) -> None:
     """Start all embeddings at one scale, those of tokens that name the same kind of thing near each other."""
     embedding_VD = embedding_of(model).weight
     embedding_VD.mul_(EMBEDDING_STD / model.config.initializer_range)
-    names = {token: index for token, index in sorted(vocabulary.items()) if _ENTITY.fullmatch(token)}
+    names = {token: index for token, index in sorted(vocabulary.items()) if re.fullmatch(alike, token)}
     parts: dict[str, torch.Tensor] = {}
     for part in sorted({part for name in names for part in name.split()}):
         parts[part] = torch.randn(embedding_VD.shape[1]) * EMBEDDING_STD
         if part in vocabulary:
             embedding_VD[vocabulary[part]] = parts[part]
     for name, index in names.items():
-        kind, number = name.split()
         # its own part keeps names apart; the squares of the weights add up to about one, the scale of all embeddings
-        embedding_VD[index] = 0.7 * parts[kind] + 0.7 * parts[number] + 0.2 * embedding_VD[index]
+        words = name.split()
+        share = math.sqrt(0.98 / len(words))
+        embedding_VD[index] = sum(share * parts[word] for word in words) + 0.2 * embedding_VD[index]
 
 
 def without_adapter(model: PreTrainedModel) -> PreTrainedModel:

@@ -146,8 +146,8 @@ def starting_policy(
     texts = {
         text for demo in demos for turn in demo.turns for text in (turn.observation, turn.action, *turn.admissible)
     }
-    tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases, spec.entity)
-    fresh = new_model(tokenizer, **model.sizes, seed=seed)
+    tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases, spec.entity, spec.rewritten)
+    fresh = new_model(tokenizer, **model.sizes, seed=seed, alike=spec.alike)
     fresh.to(device)  # pyright: ignore[reportArgumentType]: transformers wraps it
     return Checkpoint(fresh, tokenizer, make_renderer(tokenizer), digest="untrained")
 

@@ -8,7 +8,7 @@ with a number as a token of its own a small policy miscopies names and learns al
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
@@ -28,7 +28,11 @@ _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 
 
 def train_tokenizer(
-    texts: Iterable[str], context: int, phrases: Sequence[str] = (), entity: str = ENTITY
+    texts: Iterable[str],
+    context: int,
+    phrases: Sequence[str] = (),
+    entity: str = ENTITY,
+    rewritten: Mapping[str, str] | None = None,
 ) -> PreTrainedTokenizerFast:
     """A word-level tokenizer of ``texts`` (observations and actions) for sequences of up to ``context`` tokens.
 
@@ -38,6 +42,9 @@ def train_tokenizer(
     ``entity``: a regular expression of what else is one token (``WorldSpec.entity``). Every number up to the highest
     seen for its kind of entity gets a token, whether it was seen or not; of numbers above 1,000 only those seen.
     Words never seen become ``<unk>``.
+
+    ``rewritten``: a regular expression of lower-case text → what is read in its place, before articles and commas are
+    left out (``WorldSpec.rewritten``).
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -49,6 +56,7 @@ def train_tokenizer(
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.Lowercase(),
+            *(normalizers.Replace(Regex(told), read) for told, read in (rewritten or {}).items()),
             normalizers.Replace(Regex(r"[,.]+(?=\s|$)"), ""),
             normalizers.Replace(Regex(r"\b(?:a|an|the|and) "), ""),
             normalizers.Replace(Regex(r"\s+"), " "),

@@ -18,6 +18,8 @@ from typing import NamedTuple, Protocol, Self
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game, Prompt
 
+ALIKE = r"[a-z]+ \d+"
+"""A word and a number: what :attr:`WorldSpec.alike` is where a world does not say."""
 OPEN = "…"
 """Stands for free text in an admissible command that is a template: ``search[…]``."""
 
@@ -154,6 +156,12 @@ class WorldSpec:
     entity: str = r"[a-z]+ \d+"
     """A regular expression: beside the phrases, what matches it is one token of a from-scratch tokenizer, and so is any
     other run of characters without a blank. Where it ends with a number, all smaller numbers get a token too."""
+    rewritten: Mapping[str, str] = field(default_factory=dict)
+    """A regular expression of lower-case text → what a from-scratch tokenizer reads in its place. That tokenizer leaves
+    out articles, ``and`` and commas; where one of them means something, it is put into a word here."""
+    alike: str = ALIKE
+    """A regular expression of tokens of several words whose embeddings start as those of the words together, in a model
+    from scratch: ``drawer 3`` starts near ``drawer 1`` and near the drawer of the task."""
     attributes: Mapping[str, Between | OneOf] = field(default_factory=dict)
     """What the gate of the stage ``games`` expects of ``Game.attributes``."""
     success: float = 1.0

@@ -77,6 +77,8 @@ def mixture(name: str, members: Sequence[WorldSpec], shares: Sequence[float] | N
         expert=expert if any(member.expert for member in members) else None,
         phrases=tuple(dict.fromkeys(chain.from_iterable(member.phrases for member in members))),
         entity="|".join(f"(?:{entity})" for entity in dict.fromkeys(member.entity for member in members)),
+        rewritten={told: read for member in members for told, read in member.rewritten.items()},
+        alike="|".join(f"(?:{alike})" for alike in dict.fromkeys(member.alike for member in members)),
         max_turns=max(member.max_turns for member in members),
         expert_turns=max(member.expert_turns for member in members),
         clones=all(member.clones for member in members),

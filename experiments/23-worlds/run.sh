@@ -1,8 +1,8 @@
 # Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
 # games searched. WebShop has one iteration, with more games searched, then three with other demonstrations. BabyAI has
-# twice the demonstrations, since its episodes are short, and one iteration: by the default's search, then by a wide beam.
-# TextCraft goes as far as the first search, then has three times the demonstrations and three iterations. Its heads are
-# plain here; those of its profile are experiment 24's.
+# few demonstrations and three iterations, a wide beam of its first policy, and first policies of many
+# demonstrations, the reader's and the bot's. TextCraft goes as far as the first search, then has three times the
+# demonstrations and three iterations. Its heads are plain here; those of its profile are experiment 24's.
 # "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
 sh experiments/run arithmetic-full arithmetic $one &&
@@ -19,15 +19,17 @@ sh experiments/run arithmetic-alone arithmetic $one sft.observation_weight=0.0 -
 for rate in 1.5e-4 5e-5; do # read data/metrics/stages/prm-1.json
   sh experiments/run "arithmetic-$rate" arithmetic $one "critic.learning_rate=$rate" -- prm@1
 done
-few="demos.games=8000 sft.epochs=5 critic.batch_tokens=2048"
-sh experiments/run babyai-1x16 babyai $one $few -- evaluate@0 evaluate@1 && python -m benchmarks.side_by_side babyai=.
-sh experiments/run babyai-4x4 babyai $one $few method.search=beam_4x4 -- evaluate@0 evaluate@1 &&
-  python -m benchmarks.side_by_side babyai=.
-sh experiments/run babyai-1.5e-4 babyai $one $few critic.learning_rate=1.5e-4 -- prm@1
+few="demos.games=2000 sft.epochs=4 games.train=12800 rollout.games=1200 rollout.branch.train_states=150"
+few="$few rollout.branch.random_states=600 critic.batch_tokens=2048 critic.require=nothing method.games=2400 method.steps=500"
+sh experiments/run babyai-few babyai $one $few && python -m benchmarks.side_by_side babyai=. &&
+  python -m benchmarks.updates --campaign . --keep data/longer --steps 1500 --arms demonstrations
+by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
+sh experiments/run babyai-8x8 babyai $one $few $by -- evaluate@0
+sh experiments/run babyai-reader babyai $one demos.games=8000 sft.epochs=3 games.train=19700 -- sft
+sh experiments/run babyai-bot babyai $one "demos.games={count: 8000, by: bot}" sft.epochs=2.5 -- sft
 sh experiments/run textcraft-first textcraft $one model.heads=4 model.context=512 -- collect@1
 many="model.heads=4 demos.games=12000 games.train=30000 sft.epochs=5"
 sh experiments/run textcraft-many textcraft $one $many
-by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run textcraft-8x8 textcraft $one $many $by -- evaluate@0
 alone="sft.observation_weight=0.0 evaluate.decoding=[greedy,sample]" # read data/plots/sft.json too
 sh experiments/run textcraft-alone textcraft $one $many $alone -- evaluate@0

@@ -74,7 +74,7 @@ def _counted(params: Params, episodes: list[Episode]) -> tuple[ModelShape, float
     model, spec = params.model, world_spec(params.env.world)
     if not isinstance(model, PublishedModel):
         texts = {text for e in episodes for turn in e.turns for text in (turn.observation, *turn.admissible)}
-        tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases, spec.entity)
+        tokenizer = train_tokenizer(sorted(texts), model.context, spec.phrases, spec.entity, spec.rewritten)
         sizes = model.sizes
         width, heads, kv_heads = sizes["width"], sizes["heads"], sizes["kv_heads"]
         head, vocabulary, biased = width // heads, len(tokenizer), sizes["previous_token_heads"] > 0

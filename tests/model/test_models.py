@@ -86,6 +86,19 @@ def test_names_of_one_kind_start_alike():
     assert likeness("cabinet 3", "drawer 3") > 0.3
 
 
+def test_what_starts_alike_is_the_worlds_to_say():
+    texts = ["go to red ball", "red ball 1", "red ball 2", "blue ball 1", "grey box 2"]
+    name = r"(?:red|blue|grey) (?:ball|box)(?: \d+)?"
+    tokenizer = train_tokenizer(texts, 64, entity=name)
+    embedding = new_model(tokenizer, **{**SIZE, "width": 128}, alike=name).get_input_embeddings().weight
+
+    def likeness(a: str, b: str) -> float:
+        return torch.cosine_similarity(*(embedding[tokenizer.convert_tokens_to_ids(name)] for name in (a, b)), 0).item()
+
+    assert likeness("red ball", "red ball 1") > 0.6 > likeness("red ball", "blue ball 1") > 0.2
+    assert likeness("red ball 1", "grey box 2") < 0.2
+
+
 def test_numbers_get_tokens_up_to_a_thousand_and_above_only_where_they_were_seen():
     tokenizer = train_tokenizer(["go to cabinet 3", "it costs 1234567", "room 1000"], 64, entity=r"[a-z]+ \d+|\d+")
     known = tokenizer.get_vocab()

@@ -9,6 +9,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds.babyai.games import FIRST_SEED, LAST_SEED, generate_games
 from agentprm_core.worlds.babyai.kinds import COLORS, DOOR_STATES
 from agentprm_core.worlds.babyai.levels import KINDS, LEVELS
+from agentprm_core.worlds.babyai.reader import Reader
 from agentprm_core.worlds.babyai.world import DONE_ABOVE, BabyAI
 from agentprm_core.worlds.base import Between, World, WorldSpec
 
@@ -52,14 +53,24 @@ _PHRASES = (
 )
 
 
+_NAME = f"(?:{'|'.join(COLORS)}) (?:(?:{'|'.join(DOOR_STATES)}) )?(?:key|ball|box|door)(?: \\d+)?"
+"""``red ball``, as the goal and the hand have it, and ``red ball 1``."""
+
+
 def _world() -> World:
     return BabyAI()
 
 
-def _expert(world: World, game: Game, seed: int, knowledge: float):
+def _reader(world: World, game: Game, seed: int, knowledge: float):
+    """Knows what is told. Like the bot it draws nothing, and knows no places beforehand."""
+    return Reader(cast(BabyAI, world))
+
+
+def _bot(world: World, game: Game, seed: int, knowledge: float):
+    """Knows the mission in minigrid's words, and where it has been."""
     from agentprm_core.worlds.babyai.expert import Expert
 
-    return Expert(cast(BabyAI, world))  # the bot draws nothing and knows no places beforehand
+    return Expert(cast(BabyAI, world))
 
 
 BABYAI = WorldSpec(
@@ -68,9 +79,12 @@ BABYAI = WorldSpec(
     generate=generate_games,
     kinds=tuple(KINDS),
     instruction="You act in rooms of coloured keys, balls, boxes and doors to finish a task.",
-    expert=_expert,
+    expert=_reader,
+    other_experts={"bot": _bot},
     phrases=_PHRASES,
-    entity=f"(?:{'|'.join(COLORS)}) (?:(?:{'|'.join(DOOR_STATES)}) )?(?:key|ball|box|door) \\d+",
+    entity=_NAME,
+    alike=_NAME,
+    rewritten={r", and (?=go to|open|pick up|put )": " then "},
     attributes={
         "level": Between(1, len(LEVELS), "AgentGym's levels"),
         "seed": Between(FIRST_SEED, LAST_SEED, "what minigrid draws the maze from; lower ones are the published games"),
