@@ -1,5 +1,5 @@
 # Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
-# games searched. WebShop has one iteration, with more games searched, then three with other demonstrations. BabyAI has
+# games searched. WebShop has a quarter and half of the demonstrations. BabyAI has
 # twice the demonstrations, since its episodes are short, and one iteration: by the default's search, then by a wide beam.
 # TextCraft goes as far as the first search, then has three times the demonstrations and three iterations. Its heads are
 # plain here; those of its profile are experiment 24's.
@@ -12,9 +12,16 @@ sh experiments/run arithmetic-more arithmetic more_searches $one &&
   python -m benchmarks.updates --campaign . --keep data/updates --games 6000 --steps 840 \
     --arms prm,untrained_likelihood,constant,demonstrations &&
   python -m benchmarks.updates --campaign . --keep data/longer --steps 4800 --arms demonstrations
-sh experiments/run webshop-more webshop $one method.games=12000 method.steps=1600 -- evaluate@0 evaluate@1 &&
-  python -m benchmarks.updates --campaign . --keep data/longer --steps 1600 --arms demonstrations
-sh experiments/run webshop-three webshop more_searches $one games.train=46700 method.games=11900
+shop="rollout.games=1500 rollout.branch.train_states=60 rollout.branch.random_states=600"
+shop="$shop rollout.branch.validation_states=120 rollout.branch.continuations=4 critic.require=nothing"
+shop="$shop method.games=2000 method.search=beam_4x4 method.steps=400 demos.games=1000 sft.epochs=4.6"
+by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
+sh experiments/run webshop-few webshop $one $shop && python -m benchmarks.side_by_side webshop=. &&
+  python -m benchmarks.updates --campaign . --keep data/longer --steps 1200 --arms demonstrations
+sh experiments/run webshop-few-8x8 webshop $one $shop $by -- evaluate@0
+sh experiments/run webshop-half webshop $one demos.games=2000 sft.epochs=2.3 -- sft && for split in seen unseen; do
+  python -m benchmarks.handover --policy data/checkpoints/policy/0 --games data/games/$split.parquet --split $split
+done
 sh experiments/run arithmetic-alone arithmetic $one sft.observation_weight=0.0 -- rollout@1
 for rate in 1.5e-4 5e-5; do # read data/metrics/stages/prm-1.json
   sh experiments/run "arithmetic-$rate" arithmetic $one "critic.learning_rate=$rate" -- prm@1
@@ -27,7 +34,6 @@ sh experiments/run babyai-1.5e-4 babyai $one $few critic.learning_rate=1.5e-4 --
 sh experiments/run textcraft-first textcraft $one model.heads=4 model.context=512 -- collect@1
 many="model.heads=4 demos.games=12000 games.train=30000 sft.epochs=5"
 sh experiments/run textcraft-many textcraft $one $many
-by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run textcraft-8x8 textcraft $one $many $by -- evaluate@0
 alone="sft.observation_weight=0.0 evaluate.decoding=[greedy,sample]" # read data/plots/sft.json too
 sh experiments/run textcraft-alone textcraft $one $many $alone -- evaluate@0
