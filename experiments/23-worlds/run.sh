@@ -1,8 +1,6 @@
 # Do the other worlds climb too? One campaign each, with one thread. Arithmetic is the profile as it is, and with more
-# games searched. WebShop has one iteration, with more games searched, then three with other demonstrations. BabyAI has
-# few demonstrations and three iterations, a wide beam of its first policy, and first policies of many
-# demonstrations, the reader's and the bot's. TextCraft goes as far as the first search, then has three times the
-# demonstrations and three iterations. Its heads are plain here; those of its profile are experiment 24's.
+# games searched. WebShop has a quarter and half of the demonstrations. BabyAI has few demonstrations and three iterations,
+# a wide beam of its first policy, and first policies of many demonstrations, the reader's and the bot's.
 # "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
 sh experiments/run arithmetic-full arithmetic $one &&
@@ -12,9 +10,16 @@ sh experiments/run arithmetic-more arithmetic more_searches $one &&
   python -m benchmarks.updates --campaign . --keep data/updates --games 6000 --steps 840 \
     --arms prm,untrained_likelihood,constant,demonstrations &&
   python -m benchmarks.updates --campaign . --keep data/longer --steps 4800 --arms demonstrations
-sh experiments/run webshop-more webshop $one method.games=12000 method.steps=1600 -- evaluate@0 evaluate@1 &&
-  python -m benchmarks.updates --campaign . --keep data/longer --steps 1600 --arms demonstrations
-sh experiments/run webshop-three webshop more_searches $one games.train=46700 method.games=11900
+shop="rollout.games=1500 rollout.branch.train_states=60 rollout.branch.random_states=600"
+shop="$shop rollout.branch.validation_states=120 rollout.branch.continuations=4 critic.require=nothing"
+shop="$shop method.games=2000 method.search=beam_4x4 method.steps=400 demos.games=1000 sft.epochs=4.6"
+by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
+sh experiments/run webshop-few webshop $one $shop && python -m benchmarks.side_by_side webshop=. &&
+  python -m benchmarks.updates --campaign . --keep data/longer --steps 1200 --arms demonstrations
+sh experiments/run webshop-few-8x8 webshop $one $shop $by -- evaluate@0
+sh experiments/run webshop-half webshop $one demos.games=2000 sft.epochs=2.3 -- sft && for split in seen unseen; do
+  python -m benchmarks.handover --policy data/checkpoints/policy/0 --games data/games/$split.parquet --split $split
+done
 sh experiments/run arithmetic-alone arithmetic $one sft.observation_weight=0.0 -- rollout@1
 for rate in 1.5e-4 5e-5; do # read data/metrics/stages/prm-1.json
   sh experiments/run "arithmetic-$rate" arithmetic $one "critic.learning_rate=$rate" -- prm@1

@@ -28,7 +28,13 @@ def test_a_policy_from_scratch_copies_what_it_clicks_token_by_token() -> None:
     def spelt(text: str) -> list[str]:
         return tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
 
-    assert spelt("click[b09xfkn71d]") == ["click[", "b0", "9x", "fk", "n7", "1d", "]"]
+    assert spelt("click[b09xfkn71d]") == ["click[b0", "9x", "fk", "n7", "1d", "]"]
+    title = "Hestia Deluxe Area Rugs with Easy Clean, Super Soft"
+    shown = f"Page 1 (Total results: 50) [SEP] Next > [SEP] B09XFKN71D [SEP] {title}"
+    first = "(total results: 50) [sep] next > [sep] b0"
+    assert spelt(shown)[2:7] == [first, "9x", "fk", "n7", "1d"]
+    assert spelt(shown)[-5:] == ["deluxe", "area rugs", "with", "easy clean", "super soft"]
+    assert spelt("$8.99 [SEP] B09XFKN71D")[-5:] == ["[sep] b0", "9x", "fk", "n7", "1d"]
     for game in generate_games(10, 2, "unseen"):
         for turn in _episode(game).turns:
             page = spelt(turn.observation)

@@ -88,6 +88,16 @@ _KINDS = {
 }
 
 
+def phrases() -> tuple[str, ...]:
+    """What generated products are called and have, as far as it is more than one word: kinds, attributes, options."""
+    named = {
+        text
+        for kinds, attributes, options in _KINDS.values()
+        for text in (*kinds, *attributes, *(value for values in options.values() for value in values))
+    }
+    return tuple(sorted(text for text in named if " " in text))
+
+
 def generate_products(seed: int) -> list[Product]:
     """:data:`COUNT` products; the same for the same ``seed``."""
     draws, codes, products = random.Random(f"webshop catalogue {seed}"), set(), []

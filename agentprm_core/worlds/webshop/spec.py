@@ -6,6 +6,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds.base import Between, OneOf, World, WorldSpec
 from agentprm_core.worlds.webshop.catalogue import PUBLISHED
 from agentprm_core.worlds.webshop.games import CATALOGUES, KINDS, SPLITS, generate_games, load_games
+from agentprm_core.worlds.webshop.generate import phrases
 
 _PHRASES = (
     "webshop [sep] instruction: [sep] find me",
@@ -14,6 +15,11 @@ _PHRASES = (
     "[sep] back to search [sep] < prev [sep]",
     "(total results: 50) [sep] next > [sep]",
     "(total results: 50) [sep] < prev [sep] next > [sep]",
+    # where a product's number begins: the first token that tells it from others then comes right after these
+    "(total results: 50) [sep] next > [sep] b0",
+    "(total results: 50) [sep] < prev [sep] next > [sep] b0",
+    "[sep] b0",
+    "click[b0",
     # the tokenizer takes "a " of "n.a. [sep]" for an article
     "[sep] rating: n.[sep] description [sep] features [sep] reviews [sep] buy now",
     "[sep] price:",
@@ -58,7 +64,7 @@ WEBSHOP = WorldSpec(
     expert=_expert,
     load=load_games,
     published_splits={split: split for split in SPLITS},
-    phrases=_PHRASES,
+    phrases=(*_PHRASES, *phrases()),
     entity=rf"\bb0(?={_PAIR * 4}\b)|{_PRODUCT}",
     attributes={
         "constraints": Between(1, 20, "attributes, options and a price limit: what a goal may ask for"),
