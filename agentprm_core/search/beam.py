@@ -3,7 +3,8 @@
 At every depth all candidates are scored by the PRM; they are stepped best first, in clones of their worlds, and those
 that lead to a state already reached at this depth are merged into the better one, until N are found. A path does not
 go back to a state that it has been in (the closed list of graph search: the world is deterministic, so nothing is new
-there), unless no path, ended ones included, would be left. The first state counts as N equal ones, so the first depth
+there), unless no path, ended ones included, would be left, or the world's refusals tell something
+(``WorldSpec.refusals_tell``). The first state counts as N equal ones, so the first depth
 samples N·M actions. A path that has ended (done, out of turns or of context) keeps its last score and its place; the
 search of a game ends when its best path has ended, and that path is the episode. Whether it was won is read by nobody
 before.
@@ -91,6 +92,8 @@ class _Beam:
     """The reward from which on an episode is won."""
     max_turns: int
     """Actions an episode of this game may have."""
+    back: bool
+    """Whether a path may go back to a state that it has been in."""
     cost: Cost = field(default_factory=Cost)
     steps: int = 0
     known: dict[tuple[str, str], _Place] = field(default_factory=dict)
@@ -179,7 +182,8 @@ class BeamSearch:
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
         seen, most = world.reset(start.game), spec.turns(start.game, max_turns)
         place = _Place(world, world.state_key(), seen)
-        beam = _Beam(start, [_Node(place, (), (), 0.0, 0.0, (place.key,), seats)], spec.of(start.game).success, most)
+        root, played = _Node(place, (), (), 0.0, 0.0, (place.key,), seats), spec.of(start.game)
+        beam = _Beam(start, [root], played.success, most, back=self._back or played.refusals_tell)
         self._look(beam, beam.nodes[0])
         for turn in range(len(start.actions)):
             given = start.given(turn)
@@ -241,7 +245,7 @@ class BeamSearch:
             if place.key in reached:
                 fates.append(MERGED)
                 continue
-            if not self._back and place.key in child.parent.been:
+            if not beam.back and place.key in child.parent.been:
                 back = back or (child.parent, _node(child, place))
                 fates.append(BACK)
                 continue

@@ -173,6 +173,9 @@ class WorldSpec:
     clones: bool = True
     """Whether ``World.clone`` works. Searches and labels that step copies of a world refuse one that says no. A world
     that is deterministic can be copied by replay: :mod:`agentprm_core.worlds.replay`."""
+    refusals_tell: bool = False
+    """Whether the answer to a command that changes nothing tells what to do next. A beam's paths may then stay in a
+    state that they have been in."""
     remote: bool = False
     """Whether the worlds answer over a connection: they have ``begin(command)``, which sends a command whose answer
     the next ``step`` of that command reads, so that the answers to several are waited for at once."""

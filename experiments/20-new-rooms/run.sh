@@ -2,8 +2,7 @@
 # ALFWORLD_DATA is the folder that alfworld-download filled.
 : "${ALFWORLD_DATA:?the folder that alfworld-download filled}"
 rooms="alfworld_rooms games.published.root=$ALFWORLD_DATA"
-sh experiments/run rooms $rooms &&
-  python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1 &&
+THEN="python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1" sh experiments/run rooms $rooms &&
   python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --placebo data/placebo/1 \
     --games data/games --split unseen --limit 400 --searches best_of_16 --prior 0.1,0 --threads 1 --json
 sh experiments/run rooms-2 $rooms seed=2 \

@@ -3,19 +3,21 @@
 # a wide beam of its first policy, and first policies of many demonstrations, the reader's and the bot's.
 # "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
-sh experiments/run arithmetic-full arithmetic $one &&
-  python -m benchmarks.side_by_side arithmetic=. --out data/climb.png &&
-  python -m benchmarks.ranking_matrix --campaign .
-sh experiments/run arithmetic-more arithmetic more_searches $one &&
-  python -m benchmarks.updates --campaign . --keep data/updates --games 6000 --steps 840 \
+THEN='python -m benchmarks.side_by_side arithmetic=. --out data/climb.png && python -m benchmarks.ranking_matrix --campaign .' \
+  sh experiments/run arithmetic-full arithmetic $one
+THEN='python -m benchmarks.updates --campaign . --keep data/updates --games 6000 --steps 840 \
     --arms prm,untrained_likelihood,constant,demonstrations &&
-  python -m benchmarks.updates --campaign . --keep data/longer --steps 4800 --arms demonstrations
+  python -m benchmarks.updates --campaign . --keep data/longer --steps 4800 --arms demonstrations' \
+  sh experiments/run arithmetic-more arithmetic more_searches $one
+beside() { # NAME STEPS: commands that compare policies, and that train on the demonstrations alone for as long
+  echo "python -m benchmarks.side_by_side $1=."
+  echo "python -m benchmarks.updates --campaign . --keep data/longer --steps $2 --arms demonstrations"
+}
 shop="rollout.games=1500 rollout.branch.train_states=60 rollout.branch.random_states=600"
 shop="$shop rollout.branch.validation_states=120 rollout.branch.continuations=4 critic.require=nothing"
 shop="$shop method.games=2000 method.search=beam_4x4 method.steps=400 demos.games=1000 sft.epochs=4.6"
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
-sh experiments/run webshop-few webshop $one $shop && python -m benchmarks.side_by_side webshop=. &&
-  python -m benchmarks.updates --campaign . --keep data/longer --steps 1200 --arms demonstrations
+THEN=$(beside webshop 1200) sh experiments/run webshop-few webshop $one $shop
 sh experiments/run webshop-few-8x8 webshop $one $shop $by -- evaluate@0
 sh experiments/run webshop-half webshop $one demos.games=2000 sft.epochs=2.3 -- sft && for split in seen unseen; do
   python -m benchmarks.handover --policy data/checkpoints/policy/0 --games data/games/$split.parquet --split $split
@@ -25,16 +27,16 @@ for rate in 1.5e-4 5e-5; do # read data/metrics/stages/prm-1.json
   sh experiments/run "arithmetic-$rate" arithmetic $one "critic.learning_rate=$rate" -- prm@1
 done
 few="demos.games=2000 sft.epochs=4 games.train=12800 rollout.games=1200 rollout.branch.train_states=150"
-few="$few rollout.branch.random_states=600 critic.batch_tokens=2048 critic.require=nothing method.games=2400 method.steps=500"
-sh experiments/run babyai-few babyai $one $few && python -m benchmarks.side_by_side babyai=. &&
-  python -m benchmarks.updates --campaign . --keep data/longer --steps 1500 --arms demonstrations
-by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
+few="$few rollout.branch.random_states=600 critic.batch_tokens=2048 critic.require=nothing method.games=2400 method.steps=500
+  method.search=beam_4x4"
+THEN=$(beside babyai 1500) sh experiments/run babyai-few babyai $one $few
 sh experiments/run babyai-8x8 babyai $one $few $by -- evaluate@0
 sh experiments/run babyai-reader babyai $one demos.games=8000 sft.epochs=3 games.train=19700 -- sft
 sh experiments/run babyai-bot babyai $one "demos.games={count: 8000, by: bot}" sft.epochs=2.5 -- sft
-sh experiments/run textcraft-first textcraft $one model.heads=4 model.context=512 -- collect@1
-many="model.heads=4 demos.games=12000 games.train=30000 sft.epochs=5"
-sh experiments/run textcraft-many textcraft $one $many
-sh experiments/run textcraft-8x8 textcraft $one $many $by -- evaluate@0
-alone="sft.observation_weight=0.0 evaluate.decoding=[greedy,sample]" # read data/plots/sft.json too
-sh experiments/run textcraft-alone textcraft $one $many $alone -- evaluate@0
+craft="critic.require=nothing rollout.games=2400 rollout.branch.train_states=100 rollout.branch.random_states=600"
+craft="$craft rollout.branch.validation_states=150 rollout.branch.continuations=4 method.games=3000 method.steps=600
+  method.search=beam_4x4"
+THEN=$(beside textcraft 1800) sh experiments/run textcraft-three textcraft more_demonstrations $one $craft
+wide="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
+sh experiments/run textcraft-8x8 textcraft more_demonstrations $one $craft $wide -- evaluate@0
+sh experiments/run textcraft-plan textcraft $one "demos.games={count: 10000, by: plan}" -- evaluate@0

@@ -6,8 +6,8 @@ many="games.train=30000 sft.epochs=5 method.search=beam_1x16"
 many="$many evaluate.decoding=[greedy,sample,best_of_16,best_of_16_by_untrained_likelihood,beam_4x4]"
 plan="demos.games={count: 12000, by: plan}"
 sh experiments/run heads-textcraft-plain textcraft $one $many "$plan" model.heads=4
-sh experiments/run heads-textcraft textcraft $one $many "$plan" "$heads" &&
-  python -m benchmarks.side_by_side textcraft=. &&
+THEN="python -m benchmarks.side_by_side textcraft=." \
+  sh experiments/run heads-textcraft textcraft $one $many "$plan" "$heads" &&
   python -m benchmarks.imitation --policy two=data/checkpoints/policy/0 --games data/games
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run heads-textcraft-8x8 textcraft $one $many "$plan" "$heads" $by -- evaluate@0

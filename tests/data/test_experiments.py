@@ -155,6 +155,14 @@ def test_a_prm_of_an_earlier_run_is_not_searched_with(tmp_path):
     assert list((folder / ".scratch/experiments/search").iterdir()) == []
 
 
+def test_commands_on_a_campaign_see_the_parameters_that_it_ran_with(tmp_path):
+    folder = project(tmp_path)  # its dvc adds a line to params.yaml
+    assert run(folder, "sh", "experiments/run", "one", "seed=2", THEN="cp params.yaml seen && false") == 1
+    before = (ROOT / PARAMS).read_text()
+    assert (folder / "seen").read_text() == before + 2 * "\n"  # a line by each call of dvc
+    assert (folder / PARAMS).read_text() == before
+
+
 @pytest.mark.parametrize(("end", "code"), [("kill -TERM $PPID", -signal.SIGTERM), ("exit 3", 3)])
 def test_an_experiment_that_is_stopped_leaves_params_as_they_were(end, code, tmp_path):
     folder = project(tmp_path, dvc=DVC + end)

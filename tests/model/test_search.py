@@ -17,6 +17,7 @@ from agentprm_core.search.best_of_n import Chooser, best_trajectories, judged, r
 from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.scorer import PrmScorer, action_tokens
 from agentprm_core.types import Episode, Turn
+from agentprm_core.worlds import world_spec
 from tests.model import toy
 
 GAMES = [toy.game(n) for n in range(6)]
@@ -226,8 +227,8 @@ def test_the_true_q_lifts_best_of_n(toy_engine):
     assert sum(e.won for e in best) > sum(e.won for e in plain)
 
 
-def searched(prm, engine, width, samples, slots=8, max_turns=6, **changes):
-    beam = BeamSearch(sampler(slots=slots, **changes), scorer(prm, slots), width=width, samples=samples)
+def searched(prm, engine, width, samples, slots=8, max_turns=6, back=False, **changes):
+    beam = BeamSearch(sampler(slots=slots, **changes), scorer(prm, slots), width=width, samples=samples, back=back)
     return sorted(beam.search(starts(GAMES, 1, 4), world_name=engine, max_turns=max_turns), key=lambda e: e.game_id)
 
 
@@ -297,6 +298,14 @@ def test_a_path_goes_back_only_where_all_samples_do(toy_engine, prm, width):
         assert len(set(states)) == len(states)
     alone = searched(prm, toy_engine, 1, 1)
     assert any(len(set(states_of(game, e))) <= e.length for game, e in zip(GAMES, alone))
+
+
+def test_paths_may_go_back_in_a_world_whose_refusals_tell(toy_engine, prm, monkeypatch):
+    asked = searched(prm, toy_engine, 2, 2, back=True)
+    assert searched(prm, toy_engine, 2, 2) != asked
+    telling = dataclasses.replace(world_spec(toy_engine), refusals_tell=True)
+    monkeypatch.setattr("agentprm_core.search.beam.world_spec", lambda name: telling)
+    assert searched(prm, toy_engine, 2, 2) == asked
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -81,6 +81,7 @@ TEXTCRAFT = WorldSpec(
         "recipe_count": Between(1, 72, "recipes in sight, at most as many as in the published games"),
         "source": OneOf(("generated", "published"), "where the game is from"),
     },
+    refusals_tell=True,
     max_turns=20,
     expert_turns=20,
 )
