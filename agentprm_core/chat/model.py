@@ -25,6 +25,7 @@ from agentprm_core.improve.sft import SftColumns, SftSettings, sft_objective
 from agentprm_core.policy.models import new_model
 from agentprm_core.training.packing import Row
 from agentprm_core.training.trainer import EpisodeTrainer, fit
+from agentprm_core.worlds.base import ALIKE
 
 LISTENING = 0.3
 """Loss weight of a token that others say."""
@@ -89,7 +90,7 @@ def train_chat_model(
     if not kept:
         raise DataError(f"none of {len(rows)} dialogues has at most {size.longest} tokens: nothing to learn from")
     shape = {"width": size.width, "layers": size.layers, "heads": size.heads, "kv_heads": size.kv_heads}
-    model = new_model(tokenizer, **shape, context=size.context, seed=seed)
+    model = new_model(tokenizer, **shape, context=size.context, seed=seed, alike=ALIKE)
     settings = SftSettings(
         learning_rate=size.learning_rate,
         batch_tokens=size.batch_tokens,

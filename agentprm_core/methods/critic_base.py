@@ -22,6 +22,7 @@ from agentprm_core.prm.model import likelihood_weight, new_prm
 from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.suites import labels_suite
 from agentprm_core.types import LABELS
+from agentprm_core.worlds import world_spec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -72,7 +73,8 @@ def starting_prm(config: CriticConfig, given: Given) -> PreTrainedModel:
         return new_prm(load_checkpoint(given.folders.first_policy, device=given.device).model, config.likelihood)
     if not given.sizes:
         raise DataError("critic.init_from: scratch is for policies trained from scratch (model.source: scratch)")
-    fresh = new_model(given.trainee.tokenizer, **given.sizes, seed=given.seed)
+    alike = world_spec(given.play.world).alike
+    fresh = new_model(given.trainee.tokenizer, **given.sizes, seed=given.seed, alike=alike)
     fresh.to(given.device)  # pyright: ignore[reportArgumentType]: transformers wraps it
     return new_prm(fresh, config.likelihood)
 
