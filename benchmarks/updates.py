@@ -71,7 +71,7 @@ def found_by(arm: str, config: Config, given: Given, placebo: Path | None) -> li
     if not kept.exists():
         way = decoding(config.search).under(PRM if arm == PLACEBO else arm)
         folders = given.folders if arm != PLACEBO else replace(given.folders, prm=placebo)
-        searching = replace(given, folders=folders, prior=way.prior(given.prior), require="nothing")
+        searching = replace(given, folders=folders, require="nothing")
         write_table(collect(replace(config, search=way.name), searching).table, kept)
     return list(episodes_from_table(read_table(kept, EPISODES)))
 

@@ -25,7 +25,8 @@ from agentprm_core.datasets import episodes_from_table, games_from_table, read_t
 from agentprm_core.expectations import Check
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, merged, playing_dtype
 from agentprm_core.prm.dataset import Labelled
-from agentprm_core.search.playing import PlaySettings
+from agentprm_core.search.decoding_config import DecodingConfig
+from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.shards.base import HERE, Shards
 from agentprm_core.training.hardware import Hardware
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
@@ -93,6 +94,10 @@ class Given:
     measured."""
     shards: Shards = HERE
     """Where long play is done. It decides no byte."""
+
+    def search(self, way: DecodingConfig) -> Search:
+        """``way`` of playing as this campaign searches: at the rollouts' temperature, with its prior."""
+        return Search(way, self.play, self.temperature, prior=way.prior(self.prior))
 
     @cached_property
     def policy(self) -> Checkpoint:

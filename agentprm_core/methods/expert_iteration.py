@@ -80,7 +80,7 @@ class Config(UpdateConfig):
 
 def collect(config: Config, given: Given) -> Collected:
     """Rows of EPISODES: each game once. Raises DataError for a PRM that may not be followed."""
-    shown = trusted(given, given.require)
+    shown = trusted(given, given.require, config.search)
     games = share_of(
         given.training_games,
         config.games,
@@ -88,7 +88,7 @@ def collect(config: Config, given: Given) -> Collected:
         iteration=given.iteration,
         backwards=True,
     )
-    search = Search(decoding(config.search), given.play, given.temperature, prior=given.prior)
+    search = given.search(decoding(config.search))
     size = math.ceil(len(games) / _PORTIONS)
     parts = [games[at : at + size] for at in range(0, len(games), size)]
     decides = (search, given.seed, given.device, given.threads)

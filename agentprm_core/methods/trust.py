@@ -1,9 +1,11 @@
 """Whether a PRM may be followed, by an update or by a search for one: what ``critic.require`` asks of it.
 
-``ranking``: it orders two actions at one state as their measured returns do, better than chance. ``gain``: also, its
-choices win games. Then the policy that the PRM was trained on plays games held out from the PRM twice, with the same
-seeds: one sample a turn, and the PRM's best of :data:`SAMPLES`. Where these win no more than chance explains (McNemar's
-exact test), nothing says that there is anything to follow.
+``ranking``: it orders two actions at one state as their measured returns do, better than chance. ``gain``: a search
+under it wins games that the same search under the policy's own likelihood loses. The policy that the PRM was trained on
+plays games held out from the PRM both ways, with the same seeds, by the method's search, or by Best-of-:data:`SAMPLES`
+where the method has none. Where the PRM wins no more than chance explains (McNemar's exact test), nothing says that
+there is anything to follow. One sample a turn would be no control: a search wins more than that under a scorer that
+learnt nothing.
 
 A PRM that is refused is a result: the campaign keeps the policy it has (:mod:`agentprm_core.methods.refused`). With
 ``ranking_or_error`` and ``gain_or_error`` it ends there.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from agentprm_core.credit.split import validation_games
 from agentprm_core.errors import DataError
@@ -21,13 +23,13 @@ from agentprm_core.evaluate import Paired, paired_test
 from agentprm_core.methods.base import Given
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.ranking import in_short
-from agentprm_core.search.decoding_config import DecodingConfig
-from agentprm_core.search.playing import Search, play_games
+from agentprm_core.search.decoding_config import LIKELIHOOD, DecodingConfig, decoding
+from agentprm_core.search.playing import play_games
 from agentprm_core.types import Game
 
 SAMPLES = 4
-"""N of Best-of-N."""
-GAMES = 100
+"""N of Best-of-N, where the method searches nothing itself."""
+GAMES = 200
 """Held-out games played, or all where the rollouts have fewer."""
 LEVEL = 0.05
 """The p-value that a gain must stay below."""
@@ -45,29 +47,32 @@ class PrmRefused(DataError):
         self.shown = shown
 
 
-def trusted(given: Given, require: str) -> dict:
-    """The figures of what is required of this iteration's PRM.
+def trusted(given: Given, require: str, search: str = f"best_of_{SAMPLES}") -> dict:
+    """The figures of what is required of this iteration's PRM. ``search``: what it is wanted for. In one that the
+    likelihood cannot choose in, Best-of-:data:`SAMPLES` is played in its place.
 
     Raises:
         PrmRefused: the PRM has not shown it.
     """
     asked = require.removesuffix(OR_ERROR)
-    if asked == "nothing":
+    if asked == "ranking":
+        _check_ranking(given)
+    if asked != "gain":
         return {}
-    _check_ranking(given)
-    return {"gain": required_gain(given)} if asked == "gain" else {}
+    way = decoding(search)
+    return {"gain": required_gain(given, way if way.takes_scorers else DecodingConfig("best_of_n", n=SAMPLES))}
 
 
-def required_gain(given: Given) -> dict:
+def required_gain(given: Given, way: DecodingConfig) -> dict:
     """The figures of the test: those of :class:`agentprm_core.evaluate.Paired`. Raises PrmRefused: nothing is
     gained."""
-    found = gain(given, given.policy, given.prm, held_out_games(given))
-    print(said(found), flush=True)
+    found = gain(given, given.policy, given.prm, held_out_games(given), way)
+    print(said(found, way), flush=True)
     if found.difference <= 0 or found.p_value >= LEVEL:
         raise PrmRefused(
-            f"{given.folders.prm} does not make its policy win more: {said(found)}; needed is a gain at "
+            f"{given.folders.prm} does not make its policy win more: {said(found, way)}; needed is a gain at "
             f"p < {LEVEL}. {MORE}, or set critic.require: ranking",
-            f"of {found.games} games Best-of-{SAMPLES} under it gained {found.gained} and lost {found.lost}",
+            f"of {found.games} games {way.name} under it gained {found.gained} and lost {found.lost}",
         )
     return asdict(found)
 
@@ -82,21 +87,21 @@ def held_out_games(given: Given) -> list[Game]:
     return sorted(drawn, key=lambda game: game.id)
 
 
-def gain(given: Given, policy: Checkpoint, prm: Checkpoint, games: Sequence[Game]) -> Paired:
-    """The policy sampled, against the PRM's choice among its samples, game by game."""
-    one = Search(DecodingConfig("sample"), given.play, given.temperature, prior=given.prior)
+def gain(given: Given, policy: Checkpoint, prm: Checkpoint, games: Sequence[Game], way: DecodingConfig) -> Paired:
+    """The search under the policy's own likelihood, against the same under the PRM, game by game."""
     before, after = (
         {episode.game_id: episode.won for episode in play_games(policy, prm, games, search, given.seed)}
-        for search in (one, replace(one, way=DecodingConfig("best_of_n", n=SAMPLES)))
+        for search in (given.search(way.under(LIKELIHOOD)), given.search(way))
     )
     return paired_test(before, after)
 
 
-def said(found: Paired) -> str:
+def said(found: Paired, way: DecodingConfig) -> str:
     """The figures in a sentence."""
+    points = f"{100 * found.difference:+.1f} points, p = {found.p_value:.3f}"
     return (
-        f"of {found.games} held-out games Best-of-{SAMPLES} under it won {found.gained} that one sample lost, and lost "
-        f"{found.lost} that it won ({100 * found.difference:+.1f} points, p = {found.p_value:.3f})"
+        f"of {found.games} held-out games {way.name} under it won {found.gained} that it lost under the policy's own "
+        f"likelihood, and lost {found.lost} that it won so ({points})"
     )
 
 

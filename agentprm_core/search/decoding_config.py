@@ -52,7 +52,7 @@ class DecodingConfig:
             raise ValueError(f"{self.method!r} is not one of {', '.join(METHODS)}")
         if self.by not in SCORERS:
             raise ValueError(f"{self.by!r} is not one of {', '.join(SCORERS)}")
-        if self.by != PRM and self.method not in ("best_of_n", "beam"):
+        if self.by != PRM and not self.takes_scorers:
             raise ValueError(f"{self.name}: only best_of_N and beam_NxM are played by another scorer than the PRM")
         if min(self.n, self.width, self.samples) < 1 or self.depth < 0:
             raise ValueError(f"{self.name}: needs numbers of at least 1, and a depth of at least 0")
@@ -76,6 +76,11 @@ class DecodingConfig:
     @property
     def is_search(self) -> bool:
         return self.method in SEARCHES
+
+    @property
+    def takes_scorers(self) -> bool:
+        """Whether another one than the PRM may choose."""
+        return self.method in ("best_of_n", "beam")
 
     def prior(self, tau: float) -> float:
         """The weight of the samples' log-share where the campaign's is ``tau``: 0 where the policy's own likelihood

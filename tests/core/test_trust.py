@@ -9,8 +9,11 @@ from agentprm_core.errors import DataError
 from agentprm_core.evaluate import paired_test
 from agentprm_core.methods import trust
 from agentprm_core.search import scorers
+from agentprm_core.search.decoding_config import decoding
 from tests.core.given import given, know, write_games
 from tests.model import toy
+
+FOUR = decoding("best_of_4")
 
 
 class Scores:
@@ -49,26 +52,36 @@ RANKING = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs":
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_a_prm_that_knows_gains_and_one_that_misleads_loses(tmp_path, monkeypatch, right):
-    monkeypatch.setattr(scorers, "PrmScorer", lambda prm, **_: Scores(right))
+def test_a_prm_that_knows_better_than_the_likelihood_gains_and_one_that_misleads_loses(tmp_path, monkeypatch, right):
+    for name, knows in (("prm", right), ("untrained_likelihood", not right)):
+        monkeypatch.setitem(scorers.MAKERS, name, lambda materials, knows=knows: Scores(knows))
     policy = toy.policy()
-    found = trust.gain(given(tmp_path, prior=0.1), policy, policy, [toy.game(n) for n in range(80)])
+    found = trust.gain(given(tmp_path, prior=0.1), policy, policy, [toy.game(n) for n in range(80)], FOUR)
     assert found.games == 80
     assert found.p_value < trust.LEVEL
     assert (found.gained > found.lost) == (found.difference > 0) == right
-    assert f"won {found.gained} that one sample lost, and lost {found.lost} that it won" in trust.said(found)
+    told = f"won {found.gained} that it lost under the policy's own likelihood, and lost {found.lost} that it won so"
+    assert told in trust.said(found, FOUR)
 
 
 def test_it_is_chosen_as_in_searches(tmp_path, monkeypatch):
-    """With the prior and the temperature of the rollouts, from the same seed."""
+    """At the temperature of the rollouts, from the same seed, and the likelihood without the prior that is itself."""
     played = []
     monkeypatch.setattr(trust, "play_games", lambda policy, prm, games, *how: played.append(how) or [])
     monkeypatch.setattr(trust, "paired_test", lambda before, after: None)
-    trust.gain(given(tmp_path, prior=0.1), toy.policy(), toy.policy(), [])
+    trust.gain(given(tmp_path, prior=0.1), toy.policy(), toy.policy(), [], decoding("beam_2x3"))
     assert [(search.name, search.prior, search.sampling, seed) for search, seed in played] == [
-        ("sample", 0.1, 20.0, 1001),
-        ("best_of_4", 0.1, 20.0, 1001),
+        ("beam_2x3_by_untrained_likelihood", 0.0, 20.0, 1001),
+        ("beam_2x3", 0.1, 20.0, 1001),
     ]
+
+
+@pytest.mark.parametrize(("search", "tried"), [("beam_2x3", "beam_2x3"), ("best_trajectory_of_8", "best_of_4")])
+def test_what_gains_is_the_search_that_the_prm_is_wanted_for(tmp_path, monkeypatch, search, tried):
+    asked = []
+    monkeypatch.setattr(trust, "required_gain", lambda given, way: asked.append(way.name) or {})
+    trust.trusted(given(tmp_path), "gain", search)
+    assert asked == [tried]
 
 
 def test_what_is_played_are_validation_games_of_the_rollouts(tmp_path, monkeypatch):
@@ -99,7 +112,7 @@ def test_only_a_gain_beyond_chance_passes_and_is_reported(tmp_path, monkeypatch,
     else:
         with pytest.raises(DataError, match="prm-1 does not make its policy win more: of 100 held-out games"):
             trust.trusted(data, "gain")
-    assert f"of 100 held-out games Best-of-4 under it won {gained} that" in capsys.readouterr().out
+    assert f"of 100 held-out games best_of_4 under it won {gained} that" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -112,9 +125,8 @@ def test_only_a_gain_beyond_chance_passes_and_is_reported(tmp_path, monkeypatch,
 def test_a_prm_that_does_not_rank_is_followed_only_where_nothing_is_asked(tmp_path, measured, said):
     data = given(tmp_path, ranking=RANKING | measured | {"better_than_chance": False})
     assert trust.trusted(data, "nothing") == {}
-    for require in ("ranking", "gain"):
-        with pytest.raises(DataError, match=f"prm-1 ranks actions no better than chance: {said}.*critic.require: no"):
-            trust.trusted(data, require)
+    with pytest.raises(DataError, match=f"prm-1 ranks actions no better than chance: {said}.*critic.require: no"):
+        trust.trusted(data, "ranking")
 
 
 def test_a_prm_that_ranks_may_be_followed_without_a_game(tmp_path):

@@ -230,7 +230,7 @@ def test_games_without_a_column(tmp_path, monkeypatch, household, program):
 
 
 @FOLLOWING
-@pytest.mark.parametrize("wins", [("sample",), ("sample", "best_of_n")])
+@pytest.mark.parametrize("wins", [("untrained_likelihood",), ("untrained_likelihood", "prm")])
 def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins, method):
     """Refused where choosing by it loses games, and where it changes none."""
     monkeypatch.setattr(trust, "GAMES", 3)
@@ -242,14 +242,14 @@ def test_a_prm_that_gains_nothing(project, household, monkeypatch, wins, method)
     write_table(games_to_table([dataclasses.replace(household, id=f"g{n}") for n in range(8)]), layout.games("train"))
 
     def play_games(policy, prm, chosen, search, seed):
-        return [Episode(game.id, 0, seed, (), won=search.way.method in wins) for game in chosen]
+        return [Episode(game.id, 0, seed, (), won=search.way.by in wins) for game in chosen]
 
     monkeypatch.setattr(trust, "play_games", play_games)
     said = refused("collect", collect, "--iteration", "1", gated=True)
-    lost = 3 if len(wins) == 1 else 0
+    lost, search = 3 if len(wins) == 1 else 0, "beam_1x2" if method == "expert_iteration" else "best_of_4"
     assert said.startswith(
-        "collect@1: data/checkpoints/prm/1 does not make its policy win more: of 3 held-out games Best-of-4 under it "
-        f"won 0 that one sample lost, and lost {lost} that it won ("
+        f"collect@1: data/checkpoints/prm/1 does not make its policy win more: of 3 held-out games {search} under it "
+        f"won 0 that it lost under the policy's own likelihood, and lost {lost} that it won so ("
     )
     assert "needed is a gain at p < 0.05" in said
     assert "critic.require: ranking" in said
