@@ -171,6 +171,15 @@ def test_an_experiment_that_is_stopped_leaves_params_as_they_were(end, code, tmp
     assert [call[:2] for call in calls(folder)] == [["exp", "run"]]  # an experiment of that name stays
 
 
+def test_what_a_killed_dvc_staged_is_not_left_to_the_next_experiment(tmp_path):
+    """With other parameters in git's index than in the file DVC starts no experiment: "Stash apply resulted in merge
+    conflicts"."""
+    folder = project(tmp_path, dvc=DVC + "git add params.yaml\nexit 137\n")
+    assert run(folder, "sh", "-c", "git init -q . && git add params.yaml") == 0
+    assert run(folder, "sh", "experiments/run", "one", "seed=2") == 137
+    assert run(folder, "git", "diff", "--quiet", "--", "params.yaml") == 0
+
+
 def test_make_runs_a_profile_as_an_experiment(tmp_path):
     folder = project(tmp_path)
     for name in ("Makefile", "requirements.lock", "pyproject.toml"):
