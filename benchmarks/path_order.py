@@ -1,0 +1,222 @@
+"""What a PRM orders: two actions of one state, or two paths of one game. The second is what a wide beam asks of it.
+
+    python -m benchmarks.path_order --campaign . --search beam_4x4 --games 200 --json
+
+Best-of-N compares actions of one state. So does the ranking that ``critic.require: ranking`` asks for. A beam compares
+nodes: paths of one game that have gone different ways. Here π_{i−1} plays each game ``--plays`` times. Two episodes of
+a game of which one was won are compared turn by turn, from the turn at which they part. A scorer is right where it
+gives the won one's action the higher score. The action that wins is left out: a beam sees a win without a scorer. Each
+game counts once, whatever its number of pairs. ``likelihood`` is π_{i−1}'s own, which learnt nothing.
+
+For each iteration, and each world where the campaign has several:
+
+- ``states``: the order of actions at the campaign's held-out states (:func:`agentprm_core.prm.ranking.ranked`),
+- ``paths``: the order of paths, on ``--games`` held-out games,
+- ``search``: how often the search wins these games by each scorer.
+
+All three say what the PRM is over the likelihood.
+
+The last line is one JSON object: ``rows``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+from agentprm_core.datasets import games_from_table, read_table
+from agentprm_core.errors import DataError
+from agentprm_core.evaluate import paired_test
+from agentprm_core.methods.base import Given
+from agentprm_core.methods.critic_base import labelled_sides
+from agentprm_core.prm.dataset import Labelled
+from agentprm_core.prm.model import likelihood_alone
+from agentprm_core.prm.ranking import ranked
+from agentprm_core.prm.score import score_episodes
+from agentprm_core.rollout import play, starts
+from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, decoding
+from agentprm_core.search.playing import play_games
+from agentprm_core.types import GAMES, Episode, Game
+from benchmarks.campaigns import given_of, params_of
+from tasks.report.text import markdown
+
+_RESAMPLES = 2000
+
+
+def paths_in_order(scores: Mapping[str, Sequence[np.ndarray]], episodes: Sequence[Episode], seed: int) -> dict:
+    """How each scorer orders paths of one game.
+
+    Args:
+        scores: by scorer, of each episode the scores of its actions, (T,).
+        episodes: several of a game.
+        seed: of the bootstrap over games.
+
+    Returns:
+        ``games`` that were both won and lost, their ``pairs`` of turns; by scorer its ``accuracy`` with a 95 % interval
+        (``low``, ``high``), ties being half; and for each scorer but the first ``over_NAME``: ``difference``, the
+        first's accuracy minus its, with ``low`` and ``high``. Accuracies are None where no game was both won and lost.
+    """
+    of_game: dict[str, list[int]] = defaultdict(list)
+    for number, episode in enumerate(episodes):
+        of_game[episode.game_id].append(number)
+    by_game = [pairs for numbers in of_game.values() if (pairs := list(_pairs(episodes, numbers)))]
+    found: dict = {"games": len(by_game), "pairs": sum(map(len, by_game))}
+    right = {
+        name: np.array([np.mean([_order(of[w][t], of[x][t]) for w, x, t in pairs]) for pairs in by_game])
+        for name, of in scores.items()
+    }
+    found |= {name: dict(zip(("accuracy", "low", "high"), _mean(right_G, seed))) for name, right_G in right.items()}
+    first, *others = right
+    for name in others:
+        found[f"over_{name}"] = dict(zip(("difference", "low", "high"), _mean(right[first] - right[name], seed)))
+    return found
+
+
+def _pairs(episodes: Sequence[Episode], numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(won episode, lost episode, turn): both acted there, and not alike up to it."""
+    for won, lost in product(numbers, numbers):
+        if not episodes[won].won or episodes[lost].won:
+            continue
+        apart = False
+        for turn in range(min(episodes[won].length - 1, episodes[lost].length)):
+            apart = apart or episodes[won].turns[turn].action != episodes[lost].turns[turn].action
+            if apart:
+                yield won, lost, turn
+
+
+def _order(better: float, worse: float) -> float:
+    return float((np.sign(better - worse) + 1) / 2)
+
+
+def _mean(value_G: np.ndarray, seed: int) -> tuple[float | None, float | None, float | None]:
+    """The mean over games with the percentile interval of a bootstrap over them."""
+    if not len(value_G):
+        return None, None, None
+    drawn_RG = np.random.default_rng(seed).integers(len(value_G), size=(_RESAMPLES, len(value_G)))
+    low, high = np.percentile(value_G[drawn_RG].mean(1), [2.5, 97.5])
+    return float(value_G.mean()), float(low), float(high)
+
+
+def measure(root: Path, args: argparse.Namespace) -> list[dict]:
+    """A row an iteration and world. Raises DataError where the folder is no campaign that has come so far."""
+    params = params_of(root)
+    torch.set_num_threads(args.threads)
+    games = [
+        game
+        for split in args.split.split(",")
+        for game in games_from_table(read_table(root / f"data/games/{split}.parquet", GAMES))
+    ]
+    of_world: dict[str, list[Game]] = defaultdict(list)
+    for game in games:
+        of_world[game.world].append(game)
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for i in args.iterations or sorted(int(name) for name in params["iterations"]):
+            given = replace(given_of(root, params, i, Path(scratch)), prior=params["critic"]["prior"])
+            outcome = params["critic"].get("outcome", "binary")
+            _, held_out = labelled_sides(given, gamma=params["critic"]["gamma"], outcome=outcome)
+            worlds = {game.id: game.world for game in given.training_games}
+            for world, there in sorted(of_world.items()):
+                print(f"PRM {i}, {world}", file=sys.stderr, flush=True)
+                known = [item for item in held_out if worlds[item.episode.game_id] == world]
+                rows.append({"iteration": i, "world": world, **_row(given, known, _spread(there, args.games), args)})
+    return rows
+
+
+def _spread(games: Sequence[Game], most: int) -> list[Game]:
+    """At most ``most`` of them, as many of each part of the list."""
+    return [games[len(games) * n // most] for n in range(most)] if len(games) > most else list(games)
+
+
+def _row(given: Given, held_out: Sequence[Labelled], games: Sequence[Game], args: argparse.Namespace) -> dict:
+    tokens, player = given.hardware.pass_tokens, given.policy
+    told = ranked(
+        given.prm.model, player.renderer, held_out, batch_tokens=tokens, seed=given.seed, policy=given.trainee.model
+    )
+    sampler = given.play.sampler(player, given.temperature)
+    played = list(play(sampler, starts(games, args.plays, args.seed), **given.play.worlds))
+    models = {"prm": given.prm.model, "likelihood": likelihood_alone(given.trainee.model)}
+    scores = {name: score_episodes(model, player.renderer, played, tokens) for name, model in models.items()}
+    row = {name: told.get(name) for name in ("ranking", "ranking_by_likelihood", "ranking_over_likelihood")}
+    row = {"states": row, "paths": paths_in_order(scores, played, args.seed), "search": None}
+    if args.search:
+        row["search"] = _searched(given, games, args)
+    return row
+
+
+def _searched(given: Given, games: Sequence[Game], args: argparse.Namespace) -> dict:
+    way, won = decoding(args.search), {}
+    for by in (PRM, LIKELIHOOD, "constant"):
+        episodes = play_games(given.policy, given.prm, games, given.search(way.under(by)), args.seed)
+        won[by] = {episode.game_id: episode.won for episode in episodes}
+    found: dict = {"games": len(games), **{by: sum(of.values()) / len(games) for by, of in won.items()}}
+    return found | {f"over_{by}": asdict(paired_test(won[by], won[PRM])) for by in (LIKELIHOOD, "constant")}
+
+
+def _over(told: Mapping | None, low: str, high: str) -> str:
+    if not told or told["difference"] is None:
+        return "–"
+    difference, of, to = (100 * told[name] for name in ("difference", low, high))
+    return f"{difference:+.1f} [{of:+.1f}, {to:+.1f}]"
+
+
+def _share(told: Mapping | None) -> str:
+    return "–" if not told or told["accuracy"] is None else f"{100 * told['accuracy']:.1f} %"
+
+
+def table(rows: Sequence[Mapping]) -> str:
+    """Markdown: a row an iteration and world; what the PRM is over the likelihood, in points."""
+    head = ["PRM", "world", "states", "pairs", "over the likelihood", "paths", "games", "over the likelihood"]
+    if rows and rows[0]["search"]:
+        head += ["search by the PRM", "over the likelihood", "over the most frequent sample"]
+    body = []
+    for row in rows:
+        states, paths, search = row["states"], row["paths"], row["search"]
+        cells = [row["iteration"], row["world"], _share(states["ranking"]), states["ranking"]["pairs"]]
+        cells += [_over(states["ranking_over_likelihood"], "difference_low", "difference_high")]
+        cells += [_share(paths["prm"]), paths["games"], _over(paths["over_likelihood"], "low", "high")]
+        if search:
+            cells.append(f"{100 * search[PRM]:.1f} %")
+            for by in (LIKELIHOOD, "constant"):
+                test = search[f"over_{by}"]
+                cells.append(f"{_over(test, 'ci_low', 'ci_high')}, p {test['p_value']:.2g}")
+        body.append([str(cell) for cell in cells])
+    return "\n".join(markdown(head, body))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser.add_argument("--iterations", type=lambda value: [int(n) for n in value.split(",")], help="default: all")
+    parser.add_argument("--split", default="seen,unseen", help="of the games (default %(default)s)")
+    parser.add_argument("--games", type=int, default=200, help="at most, of each world (default %(default)s)")
+    parser.add_argument("--plays", type=int, default=4, help="of a game (default %(default)s)")
+    parser.add_argument("--search", help="played under each scorer: beam_4x4 (default: none)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        rows = measure(args.campaign, args)
+    except (DataError, FileNotFoundError) as error:
+        sys.exit(f"path_order: {error}")
+    if not args.json:
+        print(table(rows))
+    print(json.dumps({"rows": rows}))
+
+
+if __name__ == "__main__":
+    main()
