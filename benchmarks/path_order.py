@@ -12,7 +12,7 @@ For each iteration, and each world where the campaign has several:
 
 - ``states``: the order of actions at the campaign's held-out states (:func:`agentprm_core.prm.ranking.ranked`),
 - ``paths``: the order of paths, on ``--games`` held-out games,
-- ``search``: how often the search wins these games by each scorer.
+- ``search``: how often the search wins these games by each scorer, the controls without a prior.
 
 All three say what the PRM is over the likelihood.
 
@@ -158,7 +158,10 @@ def _row(given: Given, held_out: Sequence[Labelled], games: Sequence[Game], args
 def _searched(given: Given, games: Sequence[Game], args: argparse.Namespace) -> dict:
     way, won = decoding(args.search), {}
     for by in (PRM, LIKELIHOOD, "constant"):
-        episodes = play_games(given.policy, given.prm, games, given.search(way.under(by)), args.seed)
+        search = given.search(way.under(by))
+        if by != PRM:  # the prior makes these controls weaker
+            search = replace(search, prior=0.0)
+        episodes = play_games(given.policy, given.prm, games, search, args.seed)
         won[by] = {episode.game_id: episode.won for episode in episodes}
     found: dict = {"games": len(games), **{by: sum(of.values()) / len(games) for by, of in won.items()}}
     return found | {f"over_{by}": asdict(paired_test(won[by], won[PRM])) for by in (LIKELIHOOD, "constant")}

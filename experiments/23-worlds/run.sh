@@ -40,3 +40,14 @@ THEN=$(beside textcraft 1800) sh experiments/run textcraft-three textcraft more_
 wide="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run textcraft-8x8 textcraft more_demonstrations $one $craft $wide -- evaluate@0
 sh experiments/run textcraft-plan textcraft $one "demos.games={count: 10000, by: plan}" -- evaluate@0
+THEN=$(beside textcraft 2520) sh experiments/run textcraft-profile textcraft $one
+more="$craft method.games=4000 method.steps=800 sft.observation_weight=0.0 evaluate.decoding=[greedy]"
+THEN='python -m benchmarks.side_by_side textcraft=. &&
+  python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --games data/games \
+    --split seen,unseen --limit 200 --searches best_of_16 --scorers prm,untrained_likelihood --prior 0.1,0' \
+  sh experiments/run textcraft-alone textcraft more_demonstrations $one $more
+all="games.train=60000 games.seen=500 games.unseen=500 demos.games=30000 sft.epochs=3 critic.require=nothing rollout.games=2500
+  rollout.branch.train_states=150 rollout.branch.random_states=600 rollout.branch.validation_states=300
+  rollout.branch.continuations=4 method.games=4000 method.steps=800 method.search=beam_4x4 evaluate.decoding=[greedy]"
+THEN='python -m benchmarks.transfer --campaign . --split unseen --limit 100' \
+  sh experiments/run all-worlds all_worlds $one $all
