@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 import yaml
 
+from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.methods.base import Folders, Given
 from agentprm_core.search.playing import PlaySettings
 from agentprm_core.training.hardware import Hardware
+from agentprm_core.types import GAMES, Game
 
 
 def params_of(root: Path) -> dict:
@@ -60,3 +63,12 @@ def given_of(root: Path, params: dict, iteration: int, scratch: Path) -> Given:
         observation_weight=params["sft"]["observation_weight"],
         scratch=scratch,
     )
+
+
+def games_by_world(root: Path, splits: str) -> dict[str, list[Game]]:
+    """{world: the campaign's games of these splits (``seen,unseen``), in their order}, worlds sorted by name."""
+    found: dict[str, list[Game]] = defaultdict(list)
+    for split in splits.split(","):
+        for game in games_from_table(read_table(root / f"data/games/{split}.parquet", GAMES)):
+            found[game.world].append(game)
+    return dict(sorted(found.items()))

@@ -14,16 +14,12 @@ McNemar's exact p.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from transformers.utils import logging
 
-from agentprm_core.errors import DataError
 from agentprm_core.evaluate import paired_test, wilson
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, trained_in
 from agentprm_core.rollout import play, starts
@@ -31,6 +27,7 @@ from agentprm_core.search.playing import PlaySettings
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.demonstrations import demonstrate
+from benchmarks.answering import add_json, answer
 from benchmarks.placebo import games_of
 
 
@@ -75,6 +72,23 @@ def _told(row: dict) -> str:
     return f"{said}, mean reward {row['mean_reward']:.2f}"
 
 
+def measured(args: argparse.Namespace) -> dict:
+    """The JSON object of what the command line asks for."""
+    policy, world = load_checkpoint(args.policy), trained_in(args.policy) or "alfworld"
+    settings = PlaySettings(
+        world=world,
+        max_turns=args.max_turns or world_spec(world).max_turns,
+        context=policy.model.config.max_position_embeddings,
+        max_action_tokens=args.max_action_tokens,
+        constrained=True,
+        slots=64,
+        cache_mb=2048,
+    )
+    games = games_of(args.games, args.split, world, args.limit)
+    rows = rows_of(handed_over(policy, games, settings, args.first, args.seed))
+    return {"rows": rows, "world": world, "seed": args.seed}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", type=Path, required=True)
@@ -86,29 +100,10 @@ def main() -> None:
     parser.add_argument("--max-action-tokens", type=int, default=32)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    add_json(parser)
     args = parser.parse_args()
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
     torch.set_num_threads(args.threads)
-    try:
-        policy, world = load_checkpoint(args.policy), trained_in(args.policy) or "alfworld"
-        settings = PlaySettings(
-            world=world,
-            max_turns=args.max_turns or world_spec(world).max_turns,
-            context=policy.model.config.max_position_embeddings,
-            max_action_tokens=args.max_action_tokens,
-            constrained=True,
-            slots=64,
-            cache_mb=2048,
-        )
-        games = games_of(args.games, args.split, world, args.limit)
-        rows = rows_of(handed_over(policy, games, settings, args.first, args.seed))
-    except (DataError, FileNotFoundError) as error:
-        sys.exit(f"handover: {error}")
-    if not args.json:
-        print("\n".join(map(_told, rows)))
-    print(json.dumps({"rows": rows, "world": world, "seed": args.seed}))
+    answer("handover", lambda: measured(args), lambda found: "\n".join(map(_told, found["rows"])), only_json=args.json)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,12 @@ same games, with ``v_first_low`` and ``v_first_high``.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers.utils import logging
 
 from agentprm_core.errors import DataError
 from agentprm_core.improve.sft import sft_row
@@ -32,6 +30,7 @@ from agentprm_core.training.packing import cut, pack
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.demonstrations import demonstrate
+from benchmarks.answering import add_json, answer
 from benchmarks.placebo import games_of
 from benchmarks.tables import crossed
 
@@ -152,17 +151,9 @@ def main() -> None:
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policies')")
     parser.add_argument("--seed", type=int, default=1, help="of the expert and of the bootstrap")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    add_json(parser)
     args = parser.parse_args()
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    try:
-        found = measured(args)
-    except (DataError, FileNotFoundError) as error:
-        sys.exit(f"imitation: {error}")
-    if not args.json:
-        print(table(found["rows"]))
-    print(json.dumps(found))
+    answer("imitation", lambda: measured(args), lambda found: table(found["rows"]), only_json=args.json)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ The last line is one JSON object: ``rows``.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections import defaultdict
@@ -33,25 +32,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers.utils import logging
 
-from agentprm_core.datasets import games_from_table, read_table
-from agentprm_core.errors import DataError
 from agentprm_core.evaluate import paired_test
 from agentprm_core.methods.base import Given
 from agentprm_core.methods.critic_base import labelled_sides
 from agentprm_core.prm.dataset import Labelled
 from agentprm_core.prm.model import likelihood_alone
-from agentprm_core.prm.ranking import ranked
+from agentprm_core.prm.ranking import ranked, shares
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.rollout import play, starts
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, decoding
 from agentprm_core.search.playing import play_games
-from agentprm_core.types import GAMES, Episode, Game
-from benchmarks.campaigns import given_of, params_of
+from agentprm_core.types import Episode, Game
+from benchmarks.answering import answer, campaign_parser
+from benchmarks.campaigns import games_by_world, given_of, params_of
 from tasks.report.text import markdown
-
-_RESAMPLES = 2000
 
 
 def paths_in_order(scores: Mapping[str, Sequence[np.ndarray]], episodes: Sequence[Episode], seed: int) -> dict:
@@ -64,8 +59,8 @@ def paths_in_order(scores: Mapping[str, Sequence[np.ndarray]], episodes: Sequenc
 
     Returns:
         ``games`` that were both won and lost, their ``pairs`` of turns; by scorer its ``accuracy`` with a 95 % interval
-        (``low``, ``high``), ties being half; and for each scorer but the first ``over_NAME``: ``difference``, the
-        first's accuracy minus its, with ``low`` and ``high``. Accuracies are None where no game was both won and lost.
+        (``accuracy_low``, ``accuracy_high``), ties being half; and for each scorer but the first ``over_NAME``:
+        ``difference``, the first's accuracy minus its, with its interval. None where no game was both won and lost.
     """
     of_game: dict[str, list[int]] = defaultdict(list)
     for number, episode in enumerate(episodes):
@@ -76,11 +71,9 @@ def paths_in_order(scores: Mapping[str, Sequence[np.ndarray]], episodes: Sequenc
         name: np.array([np.mean([_order(of[w][t], of[x][t]) for w, x, t in pairs]) for pairs in by_game])
         for name, of in scores.items()
     }
-    found |= {name: dict(zip(("accuracy", "low", "high"), _mean(right_G, seed))) for name, right_G in right.items()}
+    found |= {name: _mean("accuracy", right_G, seed) for name, right_G in right.items()}
     first, *others = right
-    for name in others:
-        found[f"over_{name}"] = dict(zip(("difference", "low", "high"), _mean(right[first] - right[name], seed)))
-    return found
+    return found | {f"over_{name}": _mean("difference", right[first] - right[name], seed) for name in others}
 
 
 def _pairs(episodes: Sequence[Episode], numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -99,35 +92,22 @@ def _order(better: float, worse: float) -> float:
     return float((np.sign(better - worse) + 1) / 2)
 
 
-def _mean(value_G: np.ndarray, seed: int) -> tuple[float | None, float | None, float | None]:
-    """The mean over games with the percentile interval of a bootstrap over them."""
-    if not len(value_G):
-        return None, None, None
-    drawn_RG = np.random.default_rng(seed).integers(len(value_G), size=(_RESAMPLES, len(value_G)))
-    low, high = np.percentile(value_G[drawn_RG].mean(1), [2.5, 97.5])
-    return float(value_G.mean()), float(low), float(high)
+def _mean(name: str, value_G: np.ndarray, seed: int) -> dict:
+    return shares({name: value_G}, np.ones(len(value_G)), np.arange(len(value_G)), seed)
 
 
 def measure(root: Path, args: argparse.Namespace) -> list[dict]:
     """A row an iteration and world. Raises DataError where the folder is no campaign that has come so far."""
-    params = params_of(root)
+    params, rows = params_of(root), []
+    critic = params["critic"]
     torch.set_num_threads(args.threads)
-    games = [
-        game
-        for split in args.split.split(",")
-        for game in games_from_table(read_table(root / f"data/games/{split}.parquet", GAMES))
-    ]
-    of_world: dict[str, list[Game]] = defaultdict(list)
-    for game in games:
-        of_world[game.world].append(game)
-    rows = []
+    of_world = games_by_world(root, args.split)
     with tempfile.TemporaryDirectory() as scratch:
         for i in args.iterations or sorted(int(name) for name in params["iterations"]):
-            given = replace(given_of(root, params, i, Path(scratch)), prior=params["critic"]["prior"])
-            outcome = params["critic"].get("outcome", "binary")
-            _, held_out = labelled_sides(given, gamma=params["critic"]["gamma"], outcome=outcome)
+            given = replace(given_of(root, params, i, Path(scratch)), prior=critic["prior"])
+            _, held_out = labelled_sides(given, gamma=critic["gamma"], outcome=critic.get("outcome", "binary"))
             worlds = {game.id: game.world for game in given.training_games}
-            for world, there in sorted(of_world.items()):
+            for world, there in of_world.items():
                 print(f"PRM {i}, {world}", file=sys.stderr, flush=True)
                 known = [item for item in held_out if worlds[item.episode.game_id] == world]
                 rows.append({"iteration": i, "world": world, **_row(given, known, _spread(there, args.games), args)})
@@ -148,34 +128,33 @@ def _row(given: Given, held_out: Sequence[Labelled], games: Sequence[Game], args
     played = list(play(sampler, starts(games, args.plays, args.seed), **given.play.worlds))
     models = {"prm": given.prm.model, "likelihood": likelihood_alone(given.trainee.model)}
     scores = {name: score_episodes(model, player.renderer, played, tokens) for name, model in models.items()}
-    row = {name: told.get(name) for name in ("ranking", "ranking_by_likelihood", "ranking_over_likelihood")}
-    row = {"states": row, "paths": paths_in_order(scores, played, args.seed), "search": None}
-    if args.search:
-        row["search"] = _searched(given, games, args)
-    return row
+    return {
+        "states": {name: told[name] for name in ("ranking", "ranking_by_likelihood", "ranking_over_likelihood")},
+        "paths": paths_in_order(scores, played, args.seed),
+        "search": _searched(given, games, args) if args.search else None,
+    }
 
 
 def _searched(given: Given, games: Sequence[Game], args: argparse.Namespace) -> dict:
     way, won = decoding(args.search), {}
     for by in (PRM, LIKELIHOOD, "constant"):
-        search = given.search(way.under(by))
-        if by != PRM:  # the prior makes these controls weaker
-            search = replace(search, prior=0.0)
+        prior = given.prior if by == PRM else 0.0  # which makes these controls weaker
+        search = replace(given.search(way.under(by)), prior=prior)
         episodes = play_games(given.policy, given.prm, games, search, args.seed)
         won[by] = {episode.game_id: episode.won for episode in episodes}
     found: dict = {"games": len(games), **{by: sum(of.values()) / len(games) for by, of in won.items()}}
     return found | {f"over_{by}": asdict(paired_test(won[by], won[PRM])) for by in (LIKELIHOOD, "constant")}
 
 
-def _over(told: Mapping | None, low: str, high: str) -> str:
-    if not told or told["difference"] is None:
+def _over(told: Mapping, low: str = "difference_low", high: str = "difference_high") -> str:
+    if told["difference"] is None:
         return "–"
     difference, of, to = (100 * told[name] for name in ("difference", low, high))
     return f"{difference:+.1f} [{of:+.1f}, {to:+.1f}]"
 
 
-def _share(told: Mapping | None) -> str:
-    return "–" if not told or told["accuracy"] is None else f"{100 * told['accuracy']:.1f} %"
+def _share(told: Mapping) -> str:
+    return "–" if told["accuracy"] is None else f"{100 * told['accuracy']:.1f} %"
 
 
 def table(rows: Sequence[Mapping]) -> str:
@@ -187,8 +166,8 @@ def table(rows: Sequence[Mapping]) -> str:
     for row in rows:
         states, paths, search = row["states"], row["paths"], row["search"]
         cells = [row["iteration"], row["world"], _share(states["ranking"]), states["ranking"]["pairs"]]
-        cells += [_over(states["ranking_over_likelihood"], "difference_low", "difference_high")]
-        cells += [_share(paths["prm"]), paths["games"], _over(paths["over_likelihood"], "low", "high")]
+        cells += [_over(states["ranking_over_likelihood"])]
+        cells += [_share(paths["prm"]), paths["games"], _over(paths["over_likelihood"])]
         if search:
             cells.append(f"{100 * search[PRM]:.1f} %")
             for by in (LIKELIHOOD, "constant"):
@@ -199,8 +178,7 @@ def table(rows: Sequence[Mapping]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser = campaign_parser(__doc__)
     parser.add_argument("--iterations", type=lambda value: [int(n) for n in value.split(",")], help="default: all")
     parser.add_argument("--split", default="seen,unseen", help="of the games (default %(default)s)")
     parser.add_argument("--games", type=int, default=200, help="at most, of each world (default %(default)s)")
@@ -208,17 +186,13 @@ def main() -> None:
     parser.add_argument("--search", help="played under each scorer: beam_4x4 (default: none)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    try:
-        rows = measure(args.campaign, args)
-    except (DataError, FileNotFoundError) as error:
-        sys.exit(f"path_order: {error}")
-    if not args.json:
-        print(table(rows))
-    print(json.dumps({"rows": rows}))
+    answer(
+        "path_order",
+        lambda: {"rows": measure(args.campaign, args)},
+        lambda found: table(found["rows"]),
+        only_json=args.json,
+    )
 
 
 if __name__ == "__main__":

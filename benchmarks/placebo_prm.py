@@ -13,15 +13,11 @@ labels of the held-out games (``auc`` of ½ is nothing), and how it ranks action
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from transformers.utils import logging
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
@@ -30,6 +26,7 @@ from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.prm.placebo import permuted
 from agentprm_core.prm.ranking import ranked
 from agentprm_core.worlds import world_spec
+from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
 
 CRITICS = ("monte_carlo", "playing_on")
@@ -70,25 +67,20 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     return {"validation": validation, **figures}
 
 
+def _told(figures: dict) -> str:
+    orders = figures["ranking"]["accuracy"]
+    return f"auc {figures['validation']['auc']:.3f} on held-out games; orders {orders} of the pairs"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser = campaign_parser(__doc__)
     parser.add_argument("--iteration", type=int, default=1, help="whose rollouts and labels (default %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="the checkpoint's folder")
     parser.add_argument("--limit", type=int, help="only so many training episodes")
-    parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            figures = train_placebo(args.campaign, args.iteration, args.out, Path(scratch), args.limit)
-    except (DataError, FileNotFoundError) as error:
-        sys.exit(f"placebo_prm: {error}")
-    if not args.json:
-        ranking = figures["ranking"]
-        print(f"auc {figures['validation']['auc']:.3f} on held-out games; orders {ranking['accuracy']} of the pairs")
-    print(json.dumps(figures))
+    with tempfile.TemporaryDirectory() as scratch:
+        where = (args.campaign, args.iteration, args.out, Path(scratch))
+        answer("placebo_prm", lambda: train_placebo(*where, args.limit), _told, only_json=args.json)
 
 
 if __name__ == "__main__":

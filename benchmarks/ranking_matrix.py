@@ -12,8 +12,6 @@ The last line is one JSON object: ``rows``, a figure for each PRM and column wit
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,14 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from transformers.utils import logging
 
-from agentprm_core.errors import DataError
 from agentprm_core.methods.critic_base import labelled_sides
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.prm.dataset import Labelled
 from agentprm_core.prm.model import likelihood_alone
 from agentprm_core.prm.ranking import ranked
+from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
 from benchmarks.tables import crossed
 
@@ -82,20 +79,15 @@ def _cell(row: dict) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser = campaign_parser(__doc__)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    try:
-        rows = matrix(args.campaign, args.threads)
-    except (DataError, FileNotFoundError) as error:
-        sys.exit(f"ranking_matrix: {error}")
-    if not args.json:
-        print(table(rows))
-    print(json.dumps({"rows": rows}))
+    answer(
+        "ranking_matrix",
+        lambda: {"rows": matrix(args.campaign, args.threads)},
+        lambda found: table(found["rows"]),
+        only_json=args.json,
+    )
 
 
 if __name__ == "__main__":

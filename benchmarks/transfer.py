@@ -9,13 +9,13 @@ labels of all, permuted. Each is measured on every world: how it orders the acti
 Best-of-N of π₀ on held-out games under it, without a prior. ``untrained likelihood`` and ``constant`` are the controls
 that learnt nothing. For critics that learn from labels by cross-entropy (``monte_carlo``, ``playing_on``).
 
-The last line is one JSON object: ``ranking`` and ``success``, a row for each scorer and world.
+The last line is one JSON object: ``ranking`` and ``success``, a row for each scorer and world, and ``agreement``,
+whether the first tells the second (:func:`agreement`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 import tempfile
@@ -23,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import pandas as pd
 import torch
-from transformers.utils import logging
 
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
@@ -39,7 +39,8 @@ from agentprm_core.prm.rows import Labelled
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import Search, play_games
 from agentprm_core.types import GAMES, Game
-from benchmarks.campaigns import given_of, params_of
+from benchmarks.answering import answer, campaign_parser
+from benchmarks.campaigns import games_by_world, given_of, params_of
 from benchmarks.placebo_prm import critic_of
 from benchmarks.tables import crossed
 
@@ -101,6 +102,20 @@ def successes(
     return rows
 
 
+def agreement(ranking: Sequence[Mapping], success: Sequence[Mapping]) -> float | None:
+    """Does the ranking tell success? Spearman's rank correlation over PRMs and worlds of two differences to the
+    untrained likelihood: of the ranking's accuracy, and of success. None where either is the same in all."""
+    accuracy = {(row["scorer"], row["world"]): row["ranking"]["accuracy"] for row in ranking}
+    won = {(row["scorer"], row["world"]): row["success"] for row in success}
+    pairs = [
+        (accuracy[scorer, world] - accuracy[LIKELIHOOD, world], won[scorer, world] - won[LIKELIHOOD, world])
+        for scorer, world in accuracy
+        if scorer != LIKELIHOOD and None not in (accuracy[scorer, world], accuracy[LIKELIHOOD, world])
+    ]
+    found = pd.DataFrame(pairs, columns=["ranking", "success"]).rank().corr().loc["ranking", "success"]
+    return None if pd.isna(found) else float(found)
+
+
 def run(args: argparse.Namespace) -> dict:
     """Train, measure and play what the command line says; returns the JSON object."""
     params = params_of(args.campaign)
@@ -113,16 +128,11 @@ def run(args: argparse.Namespace) -> dict:
             raise DataError(f"{args.campaign}: its games are of one world ({set(of.values())}): PROFILE=all_worlds")
         sides = labelled_sides(given, gamma=config.gamma, outcome=params["critic"]["outcome"])
         prms = trained(given, config, sides, of)
-        found = {"ranking": rankings(prms, sides[1], of, given)}
-        games: dict[str, list[Game]] = {world: [] for world in sorted(set(of.values()))}
-        for split in args.split.split(","):
-            table = read_table(args.campaign / "data/games" / f"{split}.parquet", GAMES)
-            for game in games_from_table(table):
-                games[game.world].append(game)
-        games = {world: there[: args.limit] for world, there in games.items()}
+        found: dict = {"ranking": rankings(prms, sides[1], of, given)}
+        games = {world: there[: args.limit] for world, there in games_by_world(args.campaign, args.split).items()}
         search = Search(decoding(args.search), given.play, args.temperature, args.prior)
         found["success"] = successes(given.trainee, prms, games, search, args.seed)
-    return found
+    return found | {"agreement": agreement(found["ranking"], found["success"])}
 
 
 def _won(row: Mapping) -> str:
@@ -131,9 +141,19 @@ def _won(row: Mapping) -> str:
     return f"{100 * row['success']:.1f} %{beside}"
 
 
+def _told(found: Mapping) -> str:
+    ranking = crossed(found["ranking"], "scorer", "world", lambda row: in_short(row["ranking"]))
+    told = [ranking, crossed(found["success"], "scorer", "world", _won)]
+    if found["agreement"] is not None:
+        told.append(
+            f"Over scorers and worlds, the rank correlation of ranking and success, each over the likelihood's: "
+            f"{found['agreement']:.2f}"
+        )
+    return "\n\n".join(told)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser = campaign_parser(__doc__)
     parser.add_argument("--split", default="seen,unseen", help="of the games played (default %(default)s)")
     parser.add_argument("--limit", type=int, help="only so many games of each world")
     parser.add_argument("--search", default="best_of_16", help="of π₀ under each scorer (default %(default)s)")
@@ -141,18 +161,8 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    try:
-        found = run(args)
-    except (DataError, FileNotFoundError) as error:
-        sys.exit(f"transfer: {error}")
-    if not args.json:
-        ranking = crossed(found["ranking"], "scorer", "world", lambda row: in_short(row["ranking"]))
-        print(ranking, crossed(found["success"], "scorer", "world", _won), sep="\n\n")
-    print(json.dumps(found))
+    answer("transfer", lambda: run(args), _told, only_json=args.json)
 
 
 if __name__ == "__main__":

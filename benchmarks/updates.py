@@ -18,7 +18,6 @@ The last line is one JSON object: ``rows``, an arm each, with what was won and i
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,6 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import torch
-from transformers.utils import logging
 
 from agentprm_core.datasets import atomic_write, episodes_from_table, games_from_table, read_table, write_table
 from agentprm_core.errors import DataError
@@ -40,6 +38,7 @@ from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, SCORERS, decod
 from agentprm_core.search.playing import Search, play_games
 from agentprm_core.types import EPISODES, GAMES, Episode
 from agentprm_core.worlds import world_spec
+from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
 from tasks.report.text import markdown
 
@@ -171,8 +170,7 @@ def table(rows: Sequence[Mapping]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
+    parser = campaign_parser(__doc__)
     parser.add_argument("--keep", type=Path, required=True, help="a folder for searches and policies")
     parser.add_argument("--arms", type=lambda value: value.split(","), help=f"default: {','.join(ARMS)}")
     parser.add_argument("--placebo", type=Path, help="checkpoint folder of a PRM of permuted labels")
@@ -182,7 +180,6 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="each arm imitates all that it won")
     parser.add_argument("--seed", type=int, default=1, help="of the draws in search and update (default 1)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
     args.arms = args.arms or [*ARMS, *([PLACEBO] if args.placebo else [])]
     for arm in args.arms:
@@ -190,15 +187,12 @@ def main() -> None:
             parser.error(f"--arms: {arm!r} is not one of {', '.join((*SCORERS, PLACEBO, RFT, DEMONSTRATIONS))}")
     if PLACEBO in args.arms and not args.placebo:
         parser.error("--arms placebo needs --placebo, a PRM of permuted labels (python -m benchmarks.placebo_prm)")
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    try:
-        rows = measure(args.campaign, args)
-    except (DataError, FileNotFoundError) as error:
-        sys.exit(f"updates: {error}")
-    if not args.json:
-        print(table(rows))
-    print(json.dumps({"rows": rows, "seed": args.seed}))
+    answer(
+        "updates",
+        lambda: {"rows": measure(args.campaign, args), "seed": args.seed},
+        lambda found: table(found["rows"]),
+        only_json=args.json,
+    )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@
 under it wins games that the same search under the policy's own likelihood loses. The policy that the PRM was trained on
 plays games held out from the PRM both ways, with the same seeds, by the method's search, or by Best-of-:data:`SAMPLES`
 where the method has none. Where the PRM wins no more than chance explains (McNemar's exact test), nothing says that
-there is anything to follow. One sample a turn would be no control: a search wins more than that under a scorer that
-learnt nothing.
+there is anything to follow.
 
 A PRM that is refused is a result: the campaign keeps the policy it has (:mod:`agentprm_core.methods.refused`). With
 ``ranking_or_error`` and ``gain_or_error`` it ends there.

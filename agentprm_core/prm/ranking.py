@@ -133,9 +133,9 @@ def ranking_accuracy(
     whole_S2 = np.array([_in_order(_mean(of), score, margin) for of, score in states], np.float64).reshape(-1, 2)
     half_S3 = np.array([_halves_in_order(of, score, margin) for of, score in states], np.float64).reshape(-1, 3)
     figures = {"states": int((whole_S2[:, 1] > 0).sum()), "pairs": int(whole_S2[:, 1].sum())}
-    figures |= _shares({"accuracy": whole_S2[:, 0]}, whole_S2[:, 1], game_S, seed)
+    figures |= shares({"accuracy": whole_S2[:, 0]}, whole_S2[:, 1], game_S, seed)
     figures |= {"half_pairs": float(half_S3[:, 2].sum())}
-    figures |= _shares({"half_accuracy": half_S3[:, 0], "ceiling": half_S3[:, 1]}, half_S3[:, 2], game_S, seed)
+    figures |= shares({"half_accuracy": half_S3[:, 0], "ceiling": half_S3[:, 1]}, half_S3[:, 2], game_S, seed)
     return figures | {"better_than_chance": better_than_chance(figures)}
 
 
@@ -161,7 +161,7 @@ def ranking_difference(
         states, game_S = _by_state(state_N, return_NR, score, game_N)
         sides.append(np.array([_in_order(_mean(of), one, margin) for of, one in states], np.float64).reshape(-1, 2))
     (ours_S2, other_S2), of_S = sides, sides[0][:, 1]
-    difference = _shares({"difference": ours_S2[:, 0] - other_S2[:, 0]}, of_S, game_S, seed)
+    difference = shares({"difference": ours_S2[:, 0] - other_S2[:, 0]}, of_S, game_S, seed)
     return {"pairs": int(of_S.sum())} | difference
 
 
@@ -189,8 +189,8 @@ def choice_gain(
         [np.mean([_advantage(judge, judged) for judge, judged in _halves(of)]) for of, _ in states if of.shape[1] > 1],
         np.float64,
     )
-    figures = {"states": len(states)} | _shares({"gain": gain_S}, np.ones_like(gain_S), game_S, seed)
-    return figures | _shares({"headroom": headroom_S}, np.ones_like(headroom_S), game_S[: len(headroom_S)], seed)
+    figures = {"states": len(states)} | shares({"gain": gain_S}, np.ones_like(gain_S), game_S, seed)
+    return figures | shares({"headroom": headroom_S}, np.ones_like(headroom_S), game_S[: len(headroom_S)], seed)
 
 
 def better_than_chance(figures: dict) -> bool:
@@ -250,7 +250,7 @@ def _advantage(q_A: np.ndarray, score_A: np.ndarray) -> float:
     return q_A[score_A == score_A.max()].mean() - q_A.mean()
 
 
-def _shares(right: dict[str, np.ndarray], of_S: np.ndarray, game_S: np.ndarray, seed: int) -> dict:
+def shares(right: dict[str, np.ndarray], of_S: np.ndarray, game_S: np.ndarray, seed: int) -> dict:
     """{name: Σ right / Σ of} over states, with the percentile interval of a bootstrap over the games of those that
     count: a game that is drawn brings all its states."""
     counts = of_S > 0

@@ -37,7 +37,7 @@ def test_games_count_alike_and_scorers_are_compared_on_the_same_pairs():
     assert found["likelihood"]["accuracy"] == (1 / 2 + 1) / 2
     over = found["over_likelihood"]
     assert over["difference"] == pytest.approx(-1 / 4)
-    assert over["low"] == -1 / 2 and over["high"] == 0
+    assert over["difference_low"] == -1 / 2 and over["difference_high"] == 0
 
 
 def test_without_a_game_both_won_and_lost_there_is_no_figure():
@@ -54,10 +54,8 @@ def test_the_table_says_what_the_prm_is_over_the_likelihood():
     paths = paths_in_order({"prm": FIRST, "likelihood": FIRST}, PLAYED, seed=0)
     test = {"difference": 0.05, "ci_low": 0.01, "ci_high": 0.09, "p_value": 0.021}
     search = {"prm": 0.7, "over_untrained_likelihood": test, "over_constant": test}
-    line = table([{"iteration": 2, "world": "toy", "states": states, "paths": paths, "search": search}]).splitlines()[
-        -1
-    ]
-    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    row = {"iteration": 2, "world": "toy", "states": states, "paths": paths, "search": search}
+    cells = [cell.strip() for cell in table([row]).splitlines()[-1].strip("|").split("|")]
     assert cells == [
         "2", "toy", "60.0 %", "12", "+10.0 [-5.0, +25.0]", "50.0 %", "2", "+0.0 [+0.0, +0.0]",
         "70.0 %", "+5.0 [+1.0, +9.0], p 0.021", "+5.0 [+1.0, +9.0], p 0.021",

@@ -109,6 +109,9 @@ def benchmarks_read_a_finished_campaign(folder: Path, aside: Path) -> None:
     over = figures["ranking_over_likelihood"]
     assert over["pairs"] == figures["ranking"]["pairs"]
     assert (over["difference"] is None) == (over["pairs"] == 0)
+    (row,) = benchmark("path_order", "--campaign", str(folder), "--games", "4", "--search", "beam_2x2")["rows"]
+    assert (row["iteration"], row["world"], row["search"]["games"]) == (1, "alfworld", 4)
+    assert row["states"]["ranking"] == figures["ranking"]
     placebo = benchmark("placebo_prm", "--campaign", str(folder), "--out", str(aside), "--limit", "8")
     assert 0 <= placebo["validation"]["auc"] <= 1
     assert (aside / "model.safetensors").exists()
