@@ -49,7 +49,7 @@ class CriticConfig:
     prior: NotNegative
     """τ of score + τ log π̂ wherever the PRM chooses, π̂ the share of the samples; 0 chooses by the score alone."""
     require: Literal["ranking", "gain", "nothing", "ranking_or_error", "gain_or_error"]
-    """What a PRM must show to be followed: that it ranks, or that it wins more than the likelihood. Else the policy
+    """What a PRM must show to be followed: that it ranks, or wins more than the likelihood. Else the policy
     stays; with ``_or_error`` the campaign ends."""
 
 
