@@ -28,7 +28,7 @@ def work(stage: Stage) -> None:
     wanted = {split: getattr(section, split) for split in layout.SPLITS}
     if isinstance(section.published, Published):
         given = section.published
-        games = games_by_place(spec, Path(given.root), wanted, given.generated, stage.seed)
+        games = games_by_place(spec, Path(given.root), wanted, given.generated, stage.seed, given.mixed)
     else:
         games = {split: _games(stage, spec, split, count) for split, count in wanted.items()}
     tables = {split: games_to_table(found) for split, found in games.items()}

@@ -9,7 +9,7 @@ A world is one folder (or one module) with one :class:`WorldSpec`. ``agentprm_co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -151,6 +151,9 @@ class WorldSpec:
     """Of ``attributes``, what tells the place of a game: a floor plan, a level, a shop. None: games have no places."""
     new_places: frozenset[int | str] = frozenset()
     """Places that the generator keeps for ``unseen``."""
+    generate_mixed: Callable[[int, int, Collection[int | str]], list[Game]] | None = None
+    """(count, seed, places) → that many games of train, sorted by id, each in a place that is put together from several
+    of these. Its attribute ``place`` is one of them. None: the world's places cannot be mixed."""
     phrases: tuple[str, ...] = ()
     """Lower-case phrases that the world says again and again: each one token of a from-scratch tokenizer."""
     entity: str = r"[a-z]+ \d+"

@@ -13,25 +13,32 @@ from agentprm_core.worlds.base import WorldSpec
 
 
 def games_by_place(
-    spec: WorldSpec, root: Path, counts: Mapping[str, int], generated: int, seed: int
+    spec: WorldSpec, root: Path, counts: Mapping[str, int], generated: int, seed: int, mixed: int = 0
 ) -> dict[str, list[Game]]:
-    """Split → its games, sorted by id: ``counts[split]`` of them, ``generated`` of train's by the world's generator.
+    """Split → its games, sorted by id: ``counts[split]`` of them, ``generated`` of train's by the world's generator and
+    ``mixed`` of train's in places that are put together from several places of training.
 
     Published training games of places that the generator keeps for ``unseen`` are ``unseen``. ``train`` is the others
     and generated games of the same places, ``seen`` the published ones of that name in these places. So nothing of a
     place of ``unseen``, and of any place that the published training games lack, is ever played in training.
 
-    Raises DataError for a world whose games have no places, or that has fewer games than are asked for.
+    Raises DataError for a world whose games have no places, or cannot be mixed, or that has fewer games than are asked
+    for.
     """
     load, place = spec.load, spec.place
     if load is None or place is None:
         raise DataError(f"games.published: {spec.name} has no published games by place: give the folder alone, or null")
+    if mixed and spec.generate_mixed is None:
+        raise DataError(f"games.published.mixed: the places of {spec.name} cannot be mixed: 0 is what it can have")
     train, seen = (load(root, spec.published_splits[split], None) for split in ("train", "seen"))
     trained = [game for game in train if game.attributes[place] not in spec.new_places]
     places = {game.attributes[place] for game in trained}
-    drawn = _some(trained, counts["train"] - generated, "train", seed)
+    drawn = _some(trained, counts["train"] - generated - mixed, "train", seed)
+    drawn += _generated(spec.generate, place, places, generated, seed)
+    if mixed and spec.generate_mixed is not None:
+        drawn += spec.generate_mixed(mixed, seed, places)
     found = {
-        "train": drawn + _generated(spec.generate, place, places, generated, seed),
+        "train": drawn,
         "seen": _some([game for game in seen if game.attributes[place] in places], counts["seen"], "seen", seed),
         "unseen": _some(
             [replace(game, split="unseen") for game in train if game.attributes[place] in spec.new_places],
@@ -45,7 +52,7 @@ def games_by_place(
 
 def _some(games: Sequence[Game], count: int, split: str, seed: int) -> list[Game]:
     if count < 0:
-        raise DataError(f"games.train: {-count} fewer than games.published.generated, which are among them")
+        raise DataError(f"games.train: {-count} fewer than games.published.generated and mixed, which are among them")
     if len(games) < count:
         raise DataError(
             f"games.{split}: {count} published games asked for, there are {len(games)} in places of {split}"

@@ -137,7 +137,7 @@ def _ways(table) -> str:
 
 def _games(games: Games) -> str:
     if isinstance(games.published, Published):
-        return "published and generated" if games.published.generated else "published"
+        return "published and generated" if games.published.generated + games.published.mixed else "published"
     return "generated" if games.published is None else "published"
 
 

@@ -102,6 +102,8 @@ class Published:
     """The folder of the published games."""
     generated: CountOrNone
     """Games of train that the generator makes, in places of the published ones."""
+    mixed: CountOrNone
+    """Games of train in places that are put together from several places of the published ones."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,8 @@ class Games:
     """What is played."""
 
     published: str | Published | None
-    """The folder of the world's published games, in the splits they are published in; or {root, generated}; null: the
-    world's generator makes all."""
+    """The folder of the world's published games, in the splits they are published in; or {root, generated, mixed};
+    null: the world's generator makes all."""
     train: Count
     """Games to learn from."""
     seen: CountOrNone

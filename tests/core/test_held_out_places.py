@@ -46,6 +46,27 @@ def test_places_kept_for_unseen_are_in_no_game_of_training():
     assert all(games == sorted(games, key=lambda g: g.id) for games in found.values())
 
 
+def test_mixed_games_are_made_of_the_places_of_training():
+    made_of = []
+
+    def generate_mixed(count: int, seed: int, places) -> list[Game]:
+        made_of.append(set(places))
+        return [game("train", 7, number, "mixed") for number in range(count)]
+
+    mixing = replace(spec(), generate_mixed=generate_mixed)
+    found = games_by_place(mixing, Path(), {"train": 25, "seen": 0, "unseen": 0}, generated=10, seed=1, mixed=11)
+    sources = [g.attributes["source"] for g in found["train"]]
+    assert {source: sources.count(source) for source in sources} == {"generated": 10, "mixed": 11, "published": 4}
+    assert made_of == [{7, 8}]
+
+
+def test_a_world_whose_places_cannot_be_mixed():
+    with pytest.raises(DataError, match=r"^games.published.mixed: the places of alfworld cannot be mixed"):
+        games_by_place(
+            replace(spec(), generate_mixed=None), Path(), {"train": 1, "seen": 0, "unseen": 0}, 0, 1, mixed=1
+        )
+
+
 def test_the_seed_draws_which():
     counts = {"train": 13, "seen": 1, "unseen": 1}
     drawn = {tuple(g.id for g in games_by_place(spec(), Path(), counts, 10, s)["train"]) for s in range(8)}
@@ -58,7 +79,7 @@ def test_the_seed_draws_which():
     [
         ({"train": 6, "seen": 0, "unseen": 0}, 0, "games.train: 6 published games asked for, there are 5 in places of"),
         ({"train": 0, "seen": 0, "unseen": 3}, 0, "games.unseen: 3 published games asked for, there are 2"),
-        ({"train": 5, "seen": 0, "unseen": 0}, 6, "games.train: 1 fewer than games.published.generated"),
+        ({"train": 5, "seen": 0, "unseen": 0}, 6, "games.train: 1 fewer than games.published.generated and mixed"),
     ],
 )
 def test_more_games_than_there_are(counts, generated, says):

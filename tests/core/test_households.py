@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -16,12 +17,19 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import make_world
 from agentprm_core.worlds.alfworld.expert import play_expert
 from agentprm_core.worlds.alfworld.games import load_games, write_game
-from agentprm_core.worlds.alfworld.household_layout import ROOMS, floor_plan, mangle, mangle_pose
+from agentprm_core.worlds.alfworld.household_layout import (
+    ROOMS,
+    floor_plan,
+    mangle,
+    mangle_pose,
+    mixed_floor_plan,
+)
 from agentprm_core.worlds.alfworld.households import (
     EXPERT_TURNS,
     SPLITS,
     floor_plans,
     generate_games,
+    generate_mixed,
     generate_range,
 )
 from agentprm_core.worlds.alfworld.kinds import TASK_TYPES
@@ -66,7 +74,8 @@ def test_shares_of_several_processes_make_up_the_whole() -> None:
 
 @pytest.mark.integration
 def test_games_are_the_same_in_every_process() -> None:
-    code = "from agentprm_core.worlds.alfworld.households import *; print(repr(generate_games(6, 1, 'seen')))"
+    made = "generate_games(6, 1, 'seen'), generate_mixed(3, 1, [7, 8])"
+    code = f"from agentprm_core.worlds.alfworld.households import *; print(repr(({made})))"
     elsewhere = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONHASHSEED": "1"},
@@ -74,7 +83,7 @@ def test_games_are_the_same_in_every_process() -> None:
         text=True,
         check=True,
     )
-    assert elsewhere.stdout.strip() == repr(generate_games(6, 1, "seen"))
+    assert elsewhere.stdout.strip() == repr((generate_games(6, 1, "seen"), generate_mixed(3, 1, [7, 8])))
 
 
 def test_splits_have_the_floor_plans_they_should() -> None:
@@ -127,6 +136,62 @@ def test_every_problem_is_well_formed(index: int, seed: int, split: str) -> None
     assert len(facts) == len(set(facts))
     assert game.split == split
     assert game.attributes["floor_plan"] in [number for room in ROOMS for number in floor_plans(split, room)]
+
+
+KITCHENS = [7, 8, 9, 10]
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**63))
+def test_a_mixed_floor_plan_takes_each_kind_from_one_plan(seed: int) -> None:
+    plans = [floor_plan(number) for number in KITCHENS]
+    mixed = mixed_floor_plan(random.Random(seed), plans)
+    assert mixed.number in KITCHENS
+    for kind in mixed.receptacle_kinds():
+        ours = {r.id for r in mixed.receptacles if r.kind == kind}
+        assert ours in [{r.id for r in plan.receptacles if r.kind == kind} for plan in plans]
+    at = {(r.location, r.kind) for r in mixed.receptacles}
+    assert len({location for location, _ in at} | set(mixed.starts)) == len(at) + 1
+    assert mixed.kinds <= {kind for plan in plans for kind in plan.kinds}
+
+
+def test_mixed_floor_plans_differ_from_the_plans_and_from_each_other() -> None:
+    plans = [floor_plan(number) for number in KITCHENS]
+    drawn = {frozenset(r.id for r in mixed_floor_plan(random.Random(n), plans).receptacles) for n in range(20)}
+    assert len(drawn) == 20
+    assert not drawn & {frozenset(r.id for r in plan.receptacles) for plan in plans}
+
+
+def test_a_mixed_floor_plan_may_have_a_receptacle_of_another_room() -> None:
+    plans, others = [floor_plan(number) for number in KITCHENS], [floor_plan(307)]
+    kitchens = {kind for plan in plans for kind in plan.receptacle_kinds()}
+    elsewhere = [
+        set(mixed_floor_plan(random.Random(seed), plans, others).receptacle_kinds()) - kitchens for seed in range(40)
+    ]
+    assert all(len(kinds) <= 1 for kinds in elsewhere)
+    assert 0 < sum(map(len, elsewhere)) < 20
+
+
+def test_a_mixed_floor_plan_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^a mixed floor plan needs at least one to take from"):
+        mixed_floor_plan(random.Random(1), [])
+
+
+def test_mixed_games_are_of_train_and_solvable_and_name_a_plan_they_are_made_of() -> None:
+    places = [*KITCHENS, 307, 308, 309]
+    few, more = generate_mixed(4, 3, places), generate_mixed(12, 3, places)
+    assert set(few) < set(more)
+    assert {game.split for game in more} == {"train"}
+    assert {game.attributes["source"] for game in more} == {"mixed"}
+    assert {game.attributes["floor_plan"] for game in more} <= set(places)
+    assert {fact[0] for game in more for fact in _facts(game)} <= PUBLISHED_PREDICATES
+    world = make_world("alfworld")
+    assert all(play_expert(world, game, EXPERT_TURNS).won for game in more)
+
+
+def test_mixed_games_without_places_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^no mixed household without floor plans: \[\]"):
+        generate_mixed(1, 1, [])
 
 
 def test_an_unknown_split_is_named() -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -44,6 +45,9 @@ _NO_POSE = {
 
 _BESIDES = 0.2
 """Cabinets and drawers that published games have besides each one with a pose."""
+
+_FROM_ELSEWHERE = 0.25
+"""Chance that a mixed floor plan has one kind of receptacle that the other rooms have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,41 @@ def floor_plan(number: int) -> FloorPlan:
     starts = tuple(mangle_pose(*pose) for pose in free[:8])
     room = next(room for room, base in ROOMS.items() if base < number <= base + 30)
     return FloorPlan(number, room, tuple(receptacles), kinds, starts)
+
+
+def mixed_floor_plan(rng: random.Random, plans: Sequence[FloorPlan], others: Sequence[FloorPlan] = ()) -> FloorPlan:
+    """A floor plan that is put together from ``plans`` of one room, with the number of one of them.
+
+    Each kind of receptacle, and each kind of thing, is taken from a plan of its own, in the number that it has there,
+    which may be none. So the kinds come together as in no plan. Sometimes a kind of receptacle comes from ``others``,
+    plans of other rooms. Receptacles of one kind share the poses that they share in their plan; those of two kinds
+    share none. Raises ValueError without plans.
+    """
+    if not plans:
+        raise ValueError("a mixed floor plan needs at least one to take from")
+    taken = [
+        receptacle
+        for kind in _kinds_of(plan.receptacle_kinds() for plan in plans)
+        for receptacle in rng.choice(plans).receptacles
+        if receptacle.kind == kind
+    ]
+    if others and rng.random() < _FROM_ELSEWHERE:
+        plan = rng.choice(others)
+        kind = rng.choice(plan.receptacle_kinds())
+        if kind not in {receptacle.kind for receptacle in taken}:
+            taken += [receptacle for receptacle in plan.receptacles if receptacle.kind == kind]
+    poses: dict[tuple[str, str], str] = {}
+    for receptacle in taken:
+        poses.setdefault((receptacle.kind, receptacle.location), mangle_pose(_GRID * (len(poses) + 1), 0.0, 0, 45))
+    moved = (replace(receptacle, location=poses[receptacle.kind, receptacle.location]) for receptacle in taken)
+    kinds = frozenset(kind for kind in _kinds_of(plan.kinds for plan in plans) if kind in rng.choice(plans).kinds)
+    base = rng.choice(plans)
+    return FloorPlan(base.number, base.room, tuple(moved), kinds, (mangle_pose(0.0, 0.0, 0, 45),))
+
+
+def _kinds_of(of_each: Iterable[Iterable[str]]) -> list[str]:
+    """All kinds, each once, in an order that does not hang on how sets are laid out."""
+    return sorted({kind for kinds in of_each for kind in kinds})
 
 
 def mangle(kind: str, position: tuple[float, float, float]) -> str:

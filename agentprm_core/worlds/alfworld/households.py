@@ -5,6 +5,8 @@ in published homes (:mod:`agentprm_core.worlds.alfworld.priors`). A game is a ho
 of the published training games, their goals and sentences from the package's goal library. What the expert cannot
 solve is not a game.
 
+``mixed`` games have floor plans that are put together from several: whoever learns in them cannot know a room by heart.
+
 Splits are disjoint by construction. ``unseen`` has floor plans of its own. ``train`` and ``seen`` share floor plans,
 and each household belongs to one of them by the digest of its PDDL, whatever seed it was drawn with.
 """
@@ -13,14 +15,21 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.alfworld.engine import FastWorld
 from agentprm_core.worlds.alfworld.expert import solves
-from agentprm_core.worlds.alfworld.household_layout import ROOMS, FloorPlan, Receptacle, floor_plan, mangle
+from agentprm_core.worlds.alfworld.household_layout import (
+    ROOMS,
+    FloorPlan,
+    Receptacle,
+    floor_plan,
+    mangle,
+    mixed_floor_plan,
+)
 from agentprm_core.worlds.alfworld.household_problem import (
     Household,
     Thing,
@@ -57,6 +66,7 @@ EXPERT_TURNS = 50
 """Actions that the expert may take before a household counts as unsolvable (the longer of the papers' two limits)."""
 
 _ATTEMPTS = 1000
+_PLANS_KNOWN = 1024
 _HELD_OUT = 8
 """One household in so many belongs to ``seen``."""
 
@@ -104,6 +114,35 @@ def generate_range(indices: Iterable[int], seed: int, split: str) -> list[Game]:
         raise ValueError(f"games.split: {split!r} is not one of {', '.join(SPLITS)}")
     world = FastWorld()
     return [_generate(index, seed, split, world) for index in indices]
+
+
+def generate_mixed(count: int, seed: int, places: Collection[int]) -> list[Game]:
+    """``count`` solvable games of train, sorted by id, in floor plans that are mixed (:func:`mixed_floor_plan`).
+
+    ``places`` are the numbers of the floor plans that they are made of. The attribute ``floor_plan`` of a game is one
+    of these. Raises ValueError where no room of ``places`` can have a task.
+    """
+    plans = {room: [floor_plan(n) for n in sorted(places) if base < n <= base + 30] for room, base in ROOMS.items()}
+    shares = {place: share for place, share in TASK_MIX.items() if plans[place[1]]}
+    if not shares:
+        raise ValueError(f"no mixed household without floor plans: {sorted(places)}")
+    world = FastWorld()
+    games = [_generate_mixed(index, seed, plans, shares, world) for index in range(count)]
+    return sorted(games, key=lambda game: game.id)
+
+
+def _generate_mixed(
+    index: int, seed: int, plans: dict[str, list[FloorPlan]], shares: dict[tuple[str, str], int], world: World
+) -> Game:
+    task_type, room = random.Random(f"mixed/{seed}/{index}").choices(list(shares), list(shares.values()))[0]
+    others = [plan for other, there in plans.items() if other != room for plan in there]
+    for attempt in range(_ATTEMPTS):
+        rng = random.Random(f"mixed/{seed}/{index}/{attempt}")
+        plan = mixed_floor_plan(rng, plans[room], others)
+        game = _draw(rng, "train", task_type, plan) if _tasks(plan, task_type) else None
+        if game is not None and solves(world, game, EXPERT_TURNS):
+            return replace(game, attributes={**game.attributes, "source": "mixed"})
+    raise RuntimeError(f"the expert solved none of {_ATTEMPTS} mixed households drawn for game {index}")
 
 
 def floor_plans(split: str, room: str) -> list[int]:
@@ -160,7 +199,7 @@ def _draw(rng: random.Random, split: str, task_type: str, plan: FloorPlan) -> Ga
     )
 
 
-@cache
+@lru_cache(_PLANS_KNOWN)
 def _tasks(plan: FloorPlan, task_type: str) -> dict[str, list[str]]:
     """The tasks that a home can have: receptacle type to bring to (or the lamp) → object types."""
     targets = [kind for kind in sorted(plan.kinds & WHERE.keys()) if movable(kind) and kind != "Towel"]

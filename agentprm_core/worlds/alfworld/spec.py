@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from agentprm_core.types import Game
@@ -54,6 +55,12 @@ def _generate(count: int, seed: int, split: str) -> list[Game]:
     return generate_games(count, seed, split)
 
 
+def _generate_mixed(count: int, seed: int, places: Collection[int | str]) -> list[Game]:
+    from agentprm_core.worlds.alfworld.households import generate_mixed
+
+    return generate_mixed(count, seed, [int(place) for place in places])
+
+
 def _load(root, split: str, limit: int | None) -> list[Game]:
     from agentprm_core.worlds.alfworld.games import load_games
 
@@ -70,6 +77,7 @@ ALFWORLD = WorldSpec(
     name="alfworld",
     make=_fast,
     generate=_generate,
+    generate_mixed=_generate_mixed,
     kinds=TASK_TYPES,
     instruction="You act in a household to finish a task.",
     expert=_expert,
@@ -80,7 +88,7 @@ ALFWORLD = WorldSpec(
     phrases=_PHRASES,
     attributes={
         "floor_plan": Between(1, 430, "AI2-THOR's floor plans"),
-        "source": OneOf(("generated", "published"), "where the game is from"),
+        "source": OneOf(("generated", "mixed", "published"), "where the game is from"),
     },
 )
 """The exact fast engine."""
