@@ -9,3 +9,7 @@ sh experiments/run rooms-2 $rooms seed=2 \
   "evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,best_of_16_by_constant]" -- evaluate@0 &&
   python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --games data/games --seed 2 \
     --split unseen --limit 400 --searches best_of_16 --prior 0.1,0 --threads 1 --json
+knowing="$rooms compute.threads=1 demos.knowledge=1.0 demos.games=9000 sft.epochs=4 method.search=beam_4x4 critic.require=nothing"
+ways="evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood]"
+sh experiments/run rooms-knowing $knowing "$ways" -- evaluate@0
+sh experiments/run rooms-mixed $knowing "$ways" games.published.generated=0 games.published.mixed=11199 games.train=14000 -- evaluate@0 evaluate@1

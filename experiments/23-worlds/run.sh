@@ -18,6 +18,9 @@ shop="$shop rollout.branch.validation_states=120 rollout.branch.continuations=4 
 shop="$shop method.games=2000 method.search=beam_4x4 method.steps=400 demos.games=1000 sft.epochs=4.6"
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 THEN=$(beside webshop 1200) sh experiments/run webshop-few webshop $one $shop
+fewer="$shop rollout.games=2000 method.games=2500 method.steps=500 demos.games=400 sft.epochs=9"
+THEN=$(beside webshop 1500) sh experiments/run webshop-400 webshop $one $fewer \
+  "evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,beam_8x8]"
 sh experiments/run webshop-few-8x8 webshop $one $shop $by -- evaluate@0
 sh experiments/run webshop-half webshop $one demos.games=2000 sft.epochs=2.3 -- sft && for split in seen unseen; do
   python -m benchmarks.handover --policy data/checkpoints/policy/0 --games data/games/$split.parquet --split $split
