@@ -11,6 +11,7 @@ METHODS = {
     "expert_iteration": "agentprm_core.methods.expert_iteration",
     "online_dpo": "agentprm_core.methods.online_dpo",
     "rft": "agentprm_core.methods.rft",
+    "dagger": "agentprm_core.methods.dagger",
     "grpo": "agentprm_core.methods.grpo",
     "gigpo": "agentprm_core.methods.gigpo",
     "loop": "agentprm_core.methods.loop",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
@@ -19,12 +20,14 @@ def demonstrate(
     knowledge: float,
     corrupt: float = 0.0,
     expert: str | None = None,
+    before: Sequence[str] = (),
 ) -> Episode:
     """One episode of the expert of ``world_name`` in ``world``: at most ``max_turns`` actions, fewer when the world
     ends it or the expert gives up.
 
     ``corrupt``: the share of turns at which a random listed command is done instead of the expert's. It goes on
-    from what that led to. ``expert``: the name of another than the world's first one.
+    from what that led to. ``expert``: the name of another than the world's first one. ``before``: what somebody else
+    did first. The expert goes on from there, and these are the turns before ``Episode.start``.
 
     Raises DataError for a world without an expert, or without that one.
     """
@@ -33,14 +36,19 @@ def demonstrate(
     seen = world.reset(game)
     player, turns, done = make_expert(world, game, seed, knowledge), [], None
     while not seen.done and len(turns) < max_turns:
+        given = before[len(turns)] if len(turns) < len(before) else None
         try:
             action = player.act(seen, done)
         except NothingLeft:
-            break
-        mistaken = bool(corrupt) and bool(listed_commands(seen.admissible)) and mistakes.random() < corrupt
-        done = mistakes.choice(listed_commands(seen.admissible)) if mistaken else action
+            if given is None:
+                break
+            action = ""  # what it would have done here is not asked for
+        if given is not None:
+            action = given
+        elif corrupt and listed_commands(seen.admissible) and mistakes.random() < corrupt:
+            action = mistakes.choice(listed_commands(seen.admissible))
+        done = action
         turns.append(Turn(seen.text, done, seen.admissible, admits(seen.admissible, done), world.state_key()))
         seen = world.step(done)
-    return Episode(
-        game.id, 0, seed, tuple(turns), seen.reward >= world_spec(world_name).of(game).success, reward=seen.reward
-    )
+    won = seen.reward >= world_spec(world_name).of(game).success
+    return Episode(game.id, 0, seed, tuple(turns), won, reward=seen.reward, start=min(len(before), len(turns)))

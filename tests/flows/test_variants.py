@@ -65,6 +65,7 @@ VARIANTS = {
     ),
     "outcomes and gigpo": (["outcome", "gigpo"], {}),
     "gigpo with a PRM, online": (["gigpo"], {"method": {"alone": "prm", "refresh": {"every": 2, "games": 4}}}),
+    "dagger": (["dagger"], {}),
     "loop": (["loop"], {"method": {"refresh": {"every": 2, "games": 4}}}),
     "ppo": (["ppo"], {"method": {"refresh": {"every": 2, "games": 4}}}),
     "istar": (["istar"], {"method": {"implicit": {"steps": 3}, "refresh": {"every": 2, "games": 12}}}),
@@ -105,6 +106,7 @@ CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}
 COLLECTED = {
     "expert_iteration": EPISODES,
     "rft": EPISODES,
+    "dagger": EPISODES,
     "online_dpo": PAIRS,
     "grpo": ADVANTAGES,
     "gigpo": ADVANTAGES,
