@@ -5,8 +5,10 @@
 The campaign's π₀ searches the training games that iteration 1 of expert iteration takes, once under each scorer
 (:mod:`agentprm_core.search.scorers`). What was won is imitated, with the campaign's steps and rates. Every arm imitates
 as many episodes as the arm that won fewest (``--all``: all that it won), for as many steps and tokens. ``rft`` imitates
-won rollouts of π₀, without a search. ``demonstrations`` goes on with those that π₀ was trained on. ``placebo`` is a PRM
-of permuted labels (``python -m benchmarks.placebo_prm``). The policies then play held-out games without a PRM.
+won rollouts of π₀, without a search. ``demonstrations`` goes on with those that π₀ was trained on. ``takeover``: the
+expert of these takes over π₀'s rollouts, and what it does from there is imitated where it wins
+(:mod:`agentprm_core.methods.dagger`). ``placebo`` is a PRM of permuted labels (``python -m benchmarks.placebo_prm``).
+The policies then play held-out games without a PRM.
 
 The last line is one JSON object: ``rows``, an arm each, with what was won and imitated, success on both splits together
 (``success``) and on each (``by_split``), and paired differences to the PRM's arm with McNemar's exact p: of success
@@ -23,6 +25,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +33,7 @@ from agentprm_core.datasets import atomic_write, episodes_from_table, games_from
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import holm, paired_test, wilson
 from agentprm_core.improve.rft import successes
+from agentprm_core.improve.takeover import taken_over
 from agentprm_core.methods.base import Given
 from agentprm_core.methods.expert_iteration import Config, collect
 from agentprm_core.methods.update_base import imitate
@@ -42,7 +46,8 @@ from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
 from tasks.report.text import markdown
 
-PLACEBO, RFT, DEMONSTRATIONS, FIRST = "placebo", "rft", "demonstrations", "π₀"
+PLACEBO, RFT, DEMONSTRATIONS, TAKEOVER, FIRST = "placebo", "rft", "demonstrations", "takeover", "π₀"
+UNSEARCHED = (RFT, DEMONSTRATIONS, TAKEOVER)
 SPLITS = ("seen", "unseen")
 Won = Mapping[str, bool]
 """By game."""
@@ -60,12 +65,23 @@ def config_of(params: Mapping, steps: int | None, games: int | None) -> Config:
     return Config(**named)
 
 
-def found_by(arm: str, config: Config, given: Given, placebo: Path | None) -> list[Episode]:
+def expert_of(params: Mapping) -> dict[str, Any]:
+    """Which expert demonstrated, as :func:`agentprm_core.improve.takeover.taken_over` has it."""
+    demos = params["demos"]
+    by = demos["games"].get("by") if isinstance(demos["games"], Mapping) else None
+    return {"expert": by, "knowledge": demos["knowledge"]}
+
+
+def found_by(arm: str, config: Config, given: Given, placebo: Path | None, expert: Mapping[str, Any]) -> list[Episode]:
     """The episodes of which the arm may imitate the won ones."""
     if arm == RFT:
         return given.episodes
     if arm == DEMONSTRATIONS:
         return given.demonstrations
+    if arm == TAKEOVER:
+        games, play = {game.id: game for game in given.training_games}, given.play
+        how = {"max_turns": play.max_turns, "seed": given.seed, **expert}
+        return taken_over(given.episodes, games, world_name=play.world, **how)
     kept = given.scratch / "collected.parquet"
     if not kept.exists():
         way = decoding(config.search).under(PRM if arm == PLACEBO else arm)
@@ -107,7 +123,7 @@ def measure(root: Path, args: argparse.Namespace) -> list[dict]:
     found = {}
     for arm, given in givens.items():
         given.scratch.mkdir(parents=True, exist_ok=True)
-        found[arm] = found_by(arm, config, given, args.placebo)
+        found[arm] = found_by(arm, config, given, args.placebo, expert_of(params))
         print(f"{arm}: {len(successes(found[arm]))} won of {len(found[arm])}", file=sys.stderr, flush=True)
     fewest = min(len(successes(episodes)) for episodes in found.values())
     played = {FIRST: wins_of(base.policy, base, root, args.way)}
@@ -119,7 +135,7 @@ def measure(root: Path, args: argparse.Namespace) -> list[dict]:
         rows.append(_row(arm, played[arm], len(chosen), len(won) / len(found[arm])))
         print(f"{arm}: {rows[-1]['success']:.1%}", file=sys.stderr, flush=True)
     if PRM in played:
-        searched = found.keys() - {RFT, DEMONSTRATIONS}
+        searched = found.keys() - {*UNSEARCHED}
         _compare(rows, played, {arm: {one.game_id: one.won for one in found[arm]} for arm in searched})
     return rows
 
@@ -183,8 +199,8 @@ def main() -> None:
     args = parser.parse_args()
     args.arms = args.arms or [*ARMS, *([PLACEBO] if args.placebo else [])]
     for arm in args.arms:
-        if arm not in (*SCORERS, PLACEBO, RFT, DEMONSTRATIONS):
-            parser.error(f"--arms: {arm!r} is not one of {', '.join((*SCORERS, PLACEBO, RFT, DEMONSTRATIONS))}")
+        if arm not in (allowed := (*SCORERS, PLACEBO, *UNSEARCHED)):
+            parser.error(f"--arms: {arm!r} is not one of {', '.join(allowed)}")
     if PLACEBO in args.arms and not args.placebo:
         parser.error("--arms placebo needs --placebo, a PRM of permuted labels (python -m benchmarks.placebo_prm)")
     answer(

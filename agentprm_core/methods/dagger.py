@@ -50,7 +50,7 @@ def collect(config: Config, given: Given) -> Collected:
     numbers: dict[str, int] = {}
     kept = []
     for episode in played:
-        if episode.won and episode.start < episode.length:
+        if episode.won:
             number = numbers[episode.game_id] = numbers.get(episode.game_id, -1) + 1
             kept.append(replace(episode, index=number))
     if not kept:

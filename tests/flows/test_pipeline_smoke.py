@@ -115,11 +115,11 @@ def benchmarks_read_a_finished_campaign(folder: Path, aside: Path) -> None:
     placebo = benchmark("placebo_prm", "--campaign", str(folder), "--out", str(aside), "--limit", "8")
     assert 0 <= placebo["validation"]["auc"] <= 1
     assert (aside / "model.safetensors").exists()
-    few = ("--arms", "prm,placebo,rft", "--steps", "2", "--games", "16", "--placebo", str(aside))
+    few = ("--arms", "prm,placebo,rft,takeover", "--steps", "2", "--games", "16", "--placebo", str(aside))
     rows = benchmark("updates", "--campaign", str(folder), "--keep", str(aside.with_name("updates")), *few)["rows"]
-    assert [row["arm"] for row in rows] == ["π₀", "prm", "placebo", "rft"]
+    assert [row["arm"] for row in rows] == ["π₀", "prm", "placebo", "rft", "takeover"]
     assert len({row["imitated"] for row in rows[1:]}) == 1 and rows[1]["imitated"] > 0
-    assert [row["v_prm"] is None for row in rows] == [False, True, False, False]
+    assert [row["v_prm"] is None for row in rows] == [False, True, False, False, False]
 
 
 def benchmark(name: str, *arguments: str) -> dict:
