@@ -10,18 +10,17 @@ Memory is that of a world in mid-episode with its last observation, beyond what 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import random
 import sys
 import time
-import tracemalloc
 from collections.abc import Sequence
 
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
 from agentprm_core.worlds.base import OPEN
+from agentprm_core.worlds.check_costs import episode_kilobytes
 
 REPEATS = 5
 """How often each walk is played: one is too short to time."""
@@ -71,24 +70,6 @@ def clone_and_key_seconds(spec: WorldSpec, game: Game, commands: Sequence[str]) 
     return (cloned - started) / COPIES, (time.process_time() - cloned) / COPIES
 
 
-def episode_bytes(spec: WorldSpec, games: Sequence[Game], walks: Sequence[Sequence[str]], copies: int = 20) -> float:
-    """Python memory of a world in mid-episode, its last observation included."""
-    gc.collect()
-    tracemalloc.start()
-    live = []
-    for game, commands in zip(games, walks):
-        for _ in range(copies):
-            world = spec.make()
-            seen = world.reset(game)
-            for command in commands:
-                seen = world.step(command)
-            live.append((world, seen))
-    gc.collect()
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return held / len(live)
-
-
 def measure(spec: WorldSpec, games: Sequence[Game], steps: int, seed: int) -> dict[str, float]:
     """All figures of one world; the unit is at the end of each name."""
     walks = [walk(spec, game, steps, seed) for game in games]
@@ -102,7 +83,7 @@ def measure(spec: WorldSpec, games: Sequence[Game], steps: int, seed: int) -> di
         "reset_us": round(reset * 1e6, 2),
         "clone_us": round(clone * 1e6, 2),
         "state_key_us": round(key * 1e6, 2),
-        "episode_kb": round(episode_bytes(spec, games, walks) / 1024, 2),
+        "episode_kb": round(episode_kilobytes(spec.make, list(zip(games, walks))), 2),
     }
 
 

@@ -125,8 +125,9 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         team.close()
 
 
-def processes_in(folder: Path) -> list[psutil.Process]:
-    """Every living process whose current folder is ``folder`` or below it, this one not counted."""
+def processes_in(folder: Path, running: str | None = None) -> list[psutil.Process]:
+    """Every living process whose current folder is ``folder`` or below it, this one not counted; of these, those with
+    the word ``running`` in their command line."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -134,6 +135,7 @@ def processes_in(folder: Path) -> list[psutil.Process]:
                 process.pid != os.getpid()
                 and Path(process.cwd()).is_relative_to(folder)
                 and process.status() != "zombie"
+                and (running is None or running in process.cmdline())
             ):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):

@@ -39,7 +39,7 @@ def test_an_unknown_stage_is_an_error_not_a_fresh_one(project: Path) -> None:
 def test_a_stage_killed_in_the_middle_leaves_no_half_out_and_runs_again(project: Path) -> None:
     (project / "naps").write_text("seed")
     repro = subprocess.Popen([sys.executable, "-m", "dvc", "repro", "--single-item", "seed"])
-    while not (stages := [p for p in processes_in(project) if "grow.py" in p.cmdline()]):
+    while not (stages := processes_in(project, running="grow.py")):
         time.sleep(0.05)
     while not (project / "data/0.txt.aside").exists():
         time.sleep(0.05)
