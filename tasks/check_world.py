@@ -20,7 +20,7 @@ from pathlib import Path
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
-from agentprm_core.worlds.check_spec import game_faults, generated, missing
+from agentprm_core.worlds.check_spec import game_faults, generated, missing, spec_faults
 from agentprm_core.worlds.checking import CHECKS, Report, check_world
 
 _SEED = 1
@@ -39,10 +39,10 @@ def main(prog: str = "python -m tasks.check_world") -> None:
         parser.error(f"--games: {asked.games} is not allowed: 1 or more")
     try:
         spec = world_spec(asked.world)
-        games, faults, notes = _games(spec, asked.games, asked.root)
+        games, faults, notes = _games(spec, asked.world, asked.games, asked.root)
     except DataError as error:
         sys.exit(f"check_world: {error}")
-    faults += game_faults(spec, games)
+    faults += [*spec_faults(spec), *game_faults(spec, games)]
     report = check_world(spec, games["train"], name=asked.world, seed=_SEED)
     notes += missing(spec)
     print(*_lines(report, faults, notes), sep="\n")
@@ -51,12 +51,14 @@ def main(prog: str = "python -m tasks.check_world") -> None:
     sys.exit(1 if report.faults or faults else 0)
 
 
-def _games(spec: WorldSpec, count: int, root: Path | None) -> tuple[dict[str, list[Game]], list[str], list[str]]:
+def _games(
+    spec: WorldSpec, name: str, count: int, root: Path | None
+) -> tuple[dict[str, list[Game]], list[str], list[str]]:
     """Games by split, what is wrong with them, and what is missing."""
     reason: DataError | None = None
     if root is None:
         try:
-            return *generated(spec, count, _SEED), []
+            return *generated(spec, count, _SEED, name), []
         except DataError as error:
             reason = error
     if spec.load is None:

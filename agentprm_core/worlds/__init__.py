@@ -53,6 +53,8 @@ def world_spec(name: str) -> WorldSpec:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise DataError(f"env.world: {name!r} cannot be imported: {error}") from error
+    except Exception as error:  # a stranger's module may raise anything while it is read
+        raise DataError(f"env.world: {name!r} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(found, WorldSpec):
         raise DataError(f"env.world: {name!r} is a {type(found).__name__}, not a WorldSpec")
     return found

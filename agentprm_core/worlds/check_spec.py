@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import OneOf, WorldSpec
+from agentprm_core.worlds.check_elsewhere import games_elsewhere
 
 SPLITS = ("train", "seen", "unseen")
 
 
-def generated(spec: WorldSpec, count: int, seed: int) -> tuple[dict[str, list[Game]], list[str]]:
-    """(``count`` games of each split that can be generated, a line for each that cannot).
+def generated(
+    spec: WorldSpec, count: int, seed: int, name: str | None = None
+) -> tuple[dict[str, list[Game]], list[str]]:
+    """(``count`` games of each split that can be generated, a line for each that cannot). ``name``: how another process
+    finds the spec, to generate there too.
 
     Raises DataError where ``train`` cannot.
     """
-    games = {"train": spec.generate(count, seed, "train")}
+    games = {"train": _generated(spec, count, seed, "train")}
     lines = []
     for split in SPLITS[1:]:
         try:
-            games[split] = spec.generate(count, seed, split)
+            games[split] = _generated(spec, count, seed, split)
         except DataError as error:
             lines.append(f"no games of the split {split}: {error}")
     for split, found in games.items():
@@ -29,7 +34,34 @@ def generated(spec: WorldSpec, count: int, seed: int) -> tuple[dict[str, list[Ga
             lines.append(f"generate({count}, {seed}, {split!r}) returns {len(found)} games")
         if spec.generate(count, seed, split) != found:
             lines.append(f"generate({count}, {seed}, {split!r}) returns other games the second time")
+    if name is not None and not lines and not any(map(_unwritable, games["train"])):
+        lines += games_elsewhere(name, [(count, seed, split) for split in games], list(games.values()))
     return games, lines
+
+
+def _generated(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]:
+    """Raises DataError for a generator that raises, or returns something else than games."""
+    call = f"generate({count}, {seed}, {split!r})"
+    try:
+        found = spec.generate(count, seed, split)
+    except DataError:
+        raise
+    except Exception as error:  # a stranger's generator may raise anything
+        raise DataError(f"{call} raised {type(error).__name__}: {error}") from error
+    if not isinstance(found, list) or not all(isinstance(game, Game) for game in found):
+        raise DataError(f"{call} returned {found!r:.80}, not a list of games")
+    if not found:
+        raise DataError(f"{call} returned no games")
+    return found
+
+
+def spec_faults(spec: WorldSpec) -> Iterator[str]:
+    """Numbers of the spec with which nothing can be played or won."""
+    for name in ("max_turns", "expert_turns"):
+        if getattr(spec, name) < 1:
+            yield f"the spec's {name} is {getattr(spec, name)}: 1 or more"
+    if not 0 < spec.success <= 1:
+        yield f"the spec's success is {spec.success}: above 0 and at most 1, as rewards are"
 
 
 def game_faults(spec: WorldSpec, games: Mapping[str, Sequence[Game]]) -> Iterator[str]:
@@ -47,13 +79,18 @@ def game_faults(spec: WorldSpec, games: Mapping[str, Sequence[Game]]) -> Iterato
 
 
 def _game_faults(spec: WorldSpec, game: Game) -> Iterator[str]:
-    if game.world != spec.name:
+    if spec.members and game.world not in spec.members:
+        yield f"its world is {game.world!r}, the spec's worlds are {', '.join(spec.members)}"
+    elif not spec.members and game.world != spec.name:
         yield f"its world is {game.world!r}, the spec's name is {spec.name!r}"
-    if game.kind not in spec.kinds:
-        yield f"its kind {game.kind!r} is not one of the spec's: {', '.join(spec.kinds)}"
+    own = spec.of(game)
+    if game.kind not in own.kinds:
+        yield f"its kind {game.kind!r} is not one of the spec's: {', '.join(own.kinds)}"
+    if (reason := _unwritable(game)) is not None:
+        yield f"its attributes cannot be written as JSON: {reason}"
     if len(game.goal.split()) < 3:
         yield f"its goal {game.goal!r} is not a sentence (three words or more)"
-    for name, expected in spec.attributes.items():
+    for name, expected in own.attributes.items():
         value = game.attributes.get(name)
         if isinstance(expected, OneOf):
             right = value in expected.values
@@ -61,6 +98,15 @@ def _game_faults(spec: WorldSpec, game: Game) -> Iterator[str]:
             right = isinstance(value, int | float) and expected.low <= value <= expected.high
         if not right:
             yield f"its attribute {name} is {value!r}, and the spec expects {expected}"
+
+
+def _unwritable(game: Game) -> str | None:
+    """Why its attributes are no JSON; None where they are."""
+    try:
+        json.dumps(dict(game.attributes))
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None
 
 
 def missing(spec: WorldSpec) -> Iterator[str]:
@@ -76,5 +122,5 @@ def missing(spec: WorldSpec) -> Iterator[str]:
         yield "no published games: games.published must be null"
     if not spec.phrases:
         yield "no phrases: a tokenizer from scratch spells every sentence word by word (fine for language models)"
-    if not spec.attributes:
+    if not spec.attributes and not spec.members:
         yield "no attributes: the gate of the stage games checks ids, kinds and goals alone"

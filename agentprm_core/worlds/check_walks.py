@@ -49,7 +49,7 @@ class Faults:
     def raised(self, check: str, where: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # a stranger's world may raise anything, and what it raises is the finding
+        except (Exception, SystemExit) as error:  # a stranger's world may raise anything: that is the finding
             self.add(check, f"{where} raised {type(error).__name__}: {error}")
 
     def said(self) -> dict[str, str]:
@@ -70,11 +70,12 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
     if not walk.seen:
         return walk
     _look(walk, faults)
+    faults.expect(not walk.seen[0].done, "plays", f"{game.id} is done at reset: nothing can be played")
     expert = done = None
     if guided and spec.expert:
         with faults.raised("expert", f"{game.id}: the expert"):
             expert = spec.expert(world, game, 0, 0.0)
-    while not walk.seen[-1].done and len(walk.commands) < spec.max_turns:
+    while not walk.seen[-1].done and len(walk.commands) < spec.turns(game, spec.max_turns):
         seen, command = walk.seen[-1], None
         if expert is not None:
             command = _advice(expert, seen, done, game, faults)
@@ -99,9 +100,12 @@ def _advice(expert: Expert, seen: Observation, done: str | None, game: Game, fau
     """What the expert would do; None where it gives up or fails."""
     with faults.raised("expert", f"{game.id}: the expert"):
         try:
-            return expert.act(seen, done)
+            advice = expert.act(seen, done)
         except NothingLeft:
-            pass
+            return None
+        if not isinstance(advice, str):
+            raise TypeError(f"act returned {advice!r}, not a command")
+        return advice
     return None
 
 

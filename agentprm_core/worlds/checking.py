@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import NothingLeft, WorldSpec
 from agentprm_core.worlds.check_costs import clone_microseconds, episode_kilobytes, steps_per_second
-from agentprm_core.worlds.check_keys import keys_agree, keys_elsewhere
+from agentprm_core.worlds.check_elsewhere import walk_elsewhere
+from agentprm_core.worlds.check_keys import keys_agree
 from agentprm_core.worlds.check_walks import NONSENSE, Faults, clones, plays_again, walk_game
 
 CHECKS = {
@@ -23,10 +24,10 @@ CHECKS = {
     "rewards": "in [0, 1]",
     "accepts": "every admissible command does something",
     "refuses": f"{NONSENSE!r} changes nothing",
-    "deterministic": "the same actions lead to the same observations, in a fresh world and after a reset",
+    "deterministic": "the same actions lead to the same observations, also after a reset and in another process",
     "clones_independent": "a clone answers as the world does, and neither changes the other",
     "keys_sound": "equal keys behave alike, replays and other processes have the same keys, games share none",
-    "expert": "plays without an error",
+    "expert": "plays without an error, and wins a game",
 }
 """Each check, and what holds where it finds nothing."""
 
@@ -74,10 +75,17 @@ def check_world(spec: WorldSpec, games: Sequence[Game], *, name: str | None = No
                 clones(spec, walk, random.Random(f"{seed}/clones/{i}"), faults)
     keys_agree(walks, faults)
     if alike and name is not None:
-        keys_elsewhere(name, alike[0], faults)
+        walk_elsewhere(name, alike[0], faults)
     success, actions = _expert(spec, games, faults, unchecked)
     played = [(walk.game, walk.commands) for walk in alike]
     cloned = played and spec.clones and "clones_independent" not in faults.said()
+    costs: dict[str, float] = {}
+    if played:
+        with faults.raised("plays", "played many times, it"):
+            costs["steps_per_s"] = steps_per_second(spec.make, played)
+            if cloned:
+                costs["clone_us"] = clone_microseconds(spec.make, played)
+            costs["episode_kb"] = episode_kilobytes(spec.make, played)
     return Report(
         world=spec.name,
         games=len(games),
@@ -86,9 +94,9 @@ def check_world(spec: WorldSpec, games: Sequence[Game], *, name: str | None = No
         unchecked=unchecked,
         expert_success=success,
         expert_actions=actions,
-        steps_per_s=steps_per_second(spec.make, played) if played else None,
-        clone_us=clone_microseconds(spec.make, played) if cloned else None,
-        episode_kb=episode_kilobytes(spec.make, played) if played else None,
+        steps_per_s=costs.get("steps_per_s"),
+        clone_us=costs.get("clone_us"),
+        episode_kb=costs.get("episode_kb"),
     )
 
 
@@ -101,16 +109,20 @@ def _expert(
         return None, None
     lengths = []
     for game in games:
+        own = spec.of(game)
         with faults.raised("expert", f"{game.id}: the expert"):
             world, actions = spec.make(), 0
             seen, last = world.reset(game), None
             expert = spec.expert(world, game, 0, 0.0)
-            while not seen.done and actions < spec.expert_turns:
+            while not seen.done and actions < own.expert_turns:
                 try:
                     last = expert.act(seen, last)
                 except NothingLeft:
                     break
+                if not isinstance(last, str):
+                    raise TypeError(f"act returned {last!r}, not a command")
                 seen, actions = world.step(last), actions + 1
-            if seen.reward >= spec.success:
+            if seen.reward >= own.success:
                 lengths.append(actions)
+    faults.expect(bool(lengths), "expert", f"it wins none of the {len(games)} games")
     return len(lengths) / len(games), sum(lengths) / len(lengths) if lengths else None
