@@ -74,7 +74,7 @@ def test_a_reply_that_differs_is_reported_in_full(records):
 
 
 def test_a_record_of_another_world_is_refused():
-    with pytest.raises(DataError, match="dialogue t-1: no 'level' in it: not a record of BabyAI"):
+    with pytest.raises(DataError, match=r"record 1 \(t-1\) is damaged, or not of this world: no 'level' in it"):
         check([{"id": "t-1", "start": 3}])
 
 

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.babyai.levels import LEVELS
 from agentprm_core.worlds.babyai.world import BabyAI, payload
-from agentprm_core.worlds.dialogues import Report
+from agentprm_core.worlds.dialogues import Compared, Report, tally
 
 FINISHED = "The task with environment 0 has finished."
 
 
-def check(records: list[dict]) -> Report:
+def check(records: Sequence[dict]) -> Report:
     """Play every record. Raises DataError for one that is not BabyAI's."""
-    replies, mismatches, first = 0, 0, None
-    for record in records:
-        for step, action, expected, found in _compared(record):
-            replies += 1
-            if expected != found:
-                mismatches += 1
-                first = first or {
-                    "id": record["id"], "step": step, "action": action, "expected": expected, "found": found,
-                }  # fmt: skip
-    return Report(len(records), replies, mismatches, first)
+    return tally(records, _compared, lambda record: True)
 
 
-def _compared(record: dict) -> Iterator[tuple[int, str | None, dict, dict]]:
+def _compared(record: dict) -> Iterator[Compared]:
     """(number of the step, 0 at reset; action; what was recorded; what we say) of every reply."""
-    try:
-        number, seed, steps = record["level"], record["seed"], record["steps"]
-        start = {
-            key: record[key] for key in ("observation", "reward", "done", "mission", "goal", "max_steps", "env_id")
-        }
-    except KeyError as error:
-        raise DataError(f"dialogue {record.get('id')}: no {error} in it: not a record of BabyAI") from error
+    number, seed, steps = record["level"], record["seed"], record["steps"]
+    start = {key: record[key] for key in ("observation", "reward", "done", "mission", "goal", "max_steps", "env_id")}
     world = BabyAI()
     world.reset(Game(record["id"], "babyai", "recorded", "", "", payload(number, seed)))
     level = world.maze.level

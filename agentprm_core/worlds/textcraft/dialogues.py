@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from agentprm_core.worlds.dialogues import Report
+from agentprm_core.worlds.dialogues import Compared, Report, tally
 from agentprm_core.worlds.textcraft.engine import TextCraft
 from agentprm_core.worlds.textcraft.pack import find_pack
 from agentprm_core.worlds.textcraft.published import published_game
 
 
-def check(records: Iterable[Mapping]) -> Report:
+def check(records: Sequence[dict]) -> Report:
     """Plays each record's game anew and compares text, reward and end of every step; of a start and of a dialogue also
     the first observation and the depth of the goal.
 
-    Raises DataError where the recipes are not to be found.
+    Raises DataError where the recipes are not to be found, and for a record that is not TextCraft's.
     """
     pack, world = find_pack(), TextCraft()
-    dialogues = compared = mismatches = 0
-    first = None
-    for record in records:
-        game = published_game(record, pack, "check")
-        steps = record.get("steps", [])
-        dialogues += "steps" in record
-        opening = {"observation": world.reset(game).text, "depth": game.attributes["depth"]}
-        pairs = [(None, {name: record.get(name) for name in opening}, opening)]
-        for step in steps:
-            seen = world.step(step["action"])
-            found = {"observation": seen.text, "reward": seen.reward, "done": seen.done}
-            pairs.append((step["action"], {name: step.get(name) for name in found}, found))
-        for number, (action, expected, found) in enumerate(pairs):
-            compared += 1
-            mismatches += expected != found
-            if expected != found and first is None:
-                first = {"id": record["id"], "step": number, "action": action, "expected": expected, "found": found}
-    return Report(dialogues, compared, mismatches, first)
+    return tally(records, lambda record: _compared(record, pack, world), lambda record: "steps" in record)
+
+
+def _compared(record: dict, pack: Path, world: TextCraft) -> Iterator[Compared]:
+    game = published_game(record, pack, "check")
+    opening = {"observation": world.reset(game).text, "depth": game.attributes["depth"]}
+    yield 0, None, {name: record.get(name) for name in opening}, opening
+    for number, step in enumerate(record.get("steps", []), 1):
+        seen = world.step(step["action"])
+        found = {"observation": seen.text, "reward": seen.reward, "done": seen.done}
+        yield number, step["action"], {name: step.get(name) for name in found}, found

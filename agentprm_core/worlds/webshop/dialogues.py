@@ -8,19 +8,15 @@ purchase of another product than the goal's has no recorded reward (it needs spa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from agentprm_core.errors import DataError
-from agentprm_core.worlds.dialogues import Report
+from agentprm_core.worlds.dialogues import Compared, Report, tally, whole
 from agentprm_core.worlds.webshop.analysis import STOP_WORDS
 from agentprm_core.worlds.webshop.catalogue import PUBLISHED, Catalogue, catalogue
 from agentprm_core.worlds.webshop.engine import WebShopWorld
 from agentprm_core.worlds.webshop.games import make_game
 from agentprm_core.worlds.webshop.goals import Goal, instruction_text, make_goals
 from agentprm_core.worlds.webshop.reward import COLOURS, option_matches, type_share
-
-Compared = tuple[int, str, Any, Any]
-"""A step, what was done or asked, what is recorded, what we say."""
 
 
 def check(records: Sequence[dict]) -> Report:
@@ -37,33 +33,38 @@ def check(records: Sequence[dict]) -> Report:
         "reward": _reward,
         "published": lambda record: _published(record, goals),
         "colours": lambda record: iter([(0, "colours", tuple(record["names"]), COLOURS)]),
-        "stop_words": lambda record: iter([(0, "stop words", frozenset(record["words"]), STOP_WORDS)]),
+        "stop_words": lambda record: iter([(0, "stop words", sorted(record["words"]), sorted(STOP_WORDS))]),
         "dialogue": lambda record: _dialogue(record, goals, prices),
     }
-    dialogues = steps = mismatches = 0
-    first = None
-    for record in records:
-        dialogues += record["kind"] in ("dialogue", "published")
+
+    def compared(record: dict) -> Iterator[Compared]:
         if record["kind"] not in checks:
             raise DataError(f"webshop: a record of kind {record['kind']!r}; there are {', '.join(checks)}")
-        for step, action, expected, found in checks[record["kind"]](record):
-            steps += 1
-            if expected != found:
-                mismatches += 1
-                where = record.get("id", f"{record['kind']} {record.get('goal_index', record.get('query', ''))}")
-                first = first or {"id": where, "step": step, "action": action, "expected": expected, "found": found}
-    return Report(dialogues, steps, mismatches, first)
+        return checks[record["kind"]](record)
+
+    return tally(records, compared, lambda record: record["kind"] in ("dialogue", "published"))
+
+
+def _goal_of(record: dict, goals: Sequence[Goal]) -> Goal:
+    number = record["goal_index"]
+    if not 0 <= number < len(goals):
+        raise IndexError(f"goal_index {number}: the catalogue has {len(goals)} goals")
+    return goals[number]
 
 
 def _drawn_prices(records: Sequence[dict]) -> dict[str, float]:
-    parts = (step.get("reward_parts") for record in records for step in record.get("steps", ()))
-    return {part["asin"]: part["price"] for part in parts if part and "price" in part}
+    prices: dict[str, float] = {}
+    for number, record in enumerate(records, 1):
+        with whole(number, record):
+            parts = [step.get("reward_parts") for step in record.get("steps", ())]
+            prices |= {part["asin"]: part["price"] for part in parts if part and "price" in part}
+    return prices
 
 
 def _goal(record: dict, goals: Sequence[Goal], shop: Catalogue) -> Iterator[Compared]:
     """The goal that the published procedure makes; where the price was drawn, all but the limit, which must be one of
     the four multiples of ten above a price of the range."""
-    ours, limit = goals[record["goal_index"]], record["price_upper"]
+    ours, limit = _goal_of(record, goals), record["price_upper"]
     found = {"asin": ours.asin, "attributes": list(ours.attributes), "goal_options": dict(ours.options)}
     found |= {"price_upper": ours.price_upper, "instruction_text": ours.instruction}
     if record.get("price_random"):
@@ -97,15 +98,16 @@ def _reward(record: dict) -> Iterator[Compared]:
 
 
 def _published(record: dict, goals: Sequence[Goal]) -> Iterator[Compared]:
-    yield from _play(record, goals[record["goal_index"]], {})
+    yield from _play(record, _goal_of(record, goals), {})
 
 
 def _dialogue(record: dict, goals: Sequence[Goal], prices: dict[str, float]) -> Iterator[Compared]:
     told = record.get("goal")
-    goal = goals[record["goal_index"]]
     if told:
         texts = told["asin"], told["instruction_text"], tuple(told["attributes"]), told["goal_options"]
         goal = Goal(*texts, told["price_upper"])
+    else:
+        goal = _goal_of(record, goals)
     yield from _play(record, goal, prices)
 
 
