@@ -58,7 +58,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
     Raises:
         FileNotFoundError: nothing there.
-        DataError: a file whose columns are not the schema's; names the file and the difference.
+        DataError: a file that is no Parquet, or whose columns are not the schema's; names the file and the difference.
     """
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].exists():
@@ -67,7 +67,10 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _read_one(file: Path, schema: pa.Schema) -> pa.Table:
-    table = pq.read_table(file)
+    try:
+        table = pq.read_table(file)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{file} is not a whole Parquet file: {error}") from error
     missing = set(schema.names) - set(table.column_names)
     if missing:
         raise DataError(f"{file}: lacks the columns {', '.join(sorted(missing))}")

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 
 import numpy as np
 import torch
 
 from agentprm_core.policy.conversations import common_prefix
 from agentprm_core.policy.models import Checkpoint
+from agentprm_core.policy.trie import CommandTries, Edge, Leaf, Node, build_trie, spelling
 from agentprm_core.prm.rows import action_tokens
 from agentprm_core.prm.score import score_actions
 from agentprm_core.training.attention import logits_of, packed_attention
 from agentprm_core.training.columns import NOTHING
 from agentprm_core.training.packing import cut, pack
 from agentprm_core.training.tree import tree_row
-from agentprm_core.types import Episode
-from agentprm_core.worlds.base import OPEN, listed_commands
+from agentprm_core.types import Episode, Turn
+from agentprm_core.worlds.base import listed_commands
 
 BRANCH_TOKENS = 1024
 """Of candidates that are read beside an episode at once: attention grows with their square."""
@@ -40,7 +41,8 @@ class Candidate:
 
     action: str
     probability: float
-    """Of the policy. Constrained: of drawing it among the admissible commands, as the sampler draws; these add up to 1.
+    """Of the policy. Constrained: of drawing it among the admissible commands, as the sampler draws; these add up to 1,
+    with the templates where there are any.
     Free: of writing exactly this action. NaN where no policy was asked."""
     scores: tuple[float, ...]
     """Q of each PRM, in their order."""
@@ -88,8 +90,9 @@ def probabilities(
     """By turn the policy's probability of each action of ``tried`` at the episode's state, at temperature 1. A reason
     that was written there is read before each of them.
 
-    Constrained, a token is drawn among those with which an admissible command goes on; an action that is none, or that
-    has an unknown token, is never drawn. Where a template is admissible, or nothing is listed, any token may be drawn.
+    Constrained, a token is drawn among those with which an admissible command goes on (:mod:`.policy.trie`); an action
+    that is none, or that has an unknown token, is never drawn. Any token may begin the free text of a template or be in
+    it. Where nothing is listed, any may be drawn anywhere.
     """
     spelt = [
         [action_tokens(policy.renderer, action, turn.reason) for action in actions]
@@ -149,37 +152,59 @@ def _read(
         where_N[rendered.action_starts[t] : rendered.action_ends[t] + 1] = True
     with packed_attention(policy.model):
         logits_PV = logits_of(policy.model, batch, where_N).double().cpu().numpy()
-    unknown, rows, found = policy.tokenizer.unk_token_id, iter(logits_PV), []
+    tries, rows, found = CommandTries(policy), iter(logits_PV), []
     of_said = [list(islice(rows, len(own))) for own in said[first:end]]
     for turn, own, own_rows, of_turn in zip(episode.turns[first:end], said[first:end], of_said, spelt[first:end]):
-        closed = constrained and bool(turn.admissible) and not any(OPEN in command for command in turn.admissible)
-        listed = {action_tokens(policy.renderer, command, turn.reason) for command in turn.admissible}
-        follows = _follows([tokens for tokens in listed if unknown not in tokens]) if closed else None
+        closed = constrained and bool(turn.admissible)
+        root = _root(tries, policy, turn) if closed else None
         each = [chain(own_rows[: common_prefix(tokens, own)], rows) for tokens in of_turn]
-        found.append([float(np.exp(_log_probability(*both, follows))) for both in zip(of_turn, each)])
+        allowed = (_allowed(root, tokens) if closed else repeat(None) for tokens in of_turn)
+        found.append([float(np.exp(_log_probability(*three))) for three in zip(of_turn, each, allowed)])
     return found
 
 
-def _follows(listed: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
-    """Beginning of a command → the tokens with which a command goes on there."""
-    found: dict[tuple[int, ...], set[int]] = {}
-    for tokens in listed:
-        for at, token in enumerate(tokens):
-            found.setdefault(tokens[:at], set()).add(token)
-    return {beginning: sorted(tokens) for beginning, tokens in found.items()}
+def _root(tries: CommandTries, policy: Checkpoint, turn: Turn) -> Edge | None:
+    """The tree of the turn's admissible commands; None where none can be written. Behind a reason that was written
+    there it has no templates: nothing is drawn so."""
+    if not turn.reason:
+        trie = tries.find(turn.admissible)
+        return trie and trie.root
+    listed, unknown = listed_commands(turn.admissible), policy.tokenizer.unk_token_id
+    spelt = [(action_tokens(policy.renderer, command, turn.reason), command) for command in listed]
+    known = [spelling(tokens, command) for tokens, command in spelt if unknown not in tokens]
+    return build_trie(known) if known else None
+
+
+def _allowed(root: Edge | None, tokens: Sequence[int]) -> Iterator[Sequence[int] | None]:
+    """At each token those that may be drawn there; None: any. Nothing once the action cannot be drawn any more."""
+    edge = root
+    forced = list(root.forced) if root else []
+    for token in tokens:
+        choice: Sequence[int] | None
+        if forced:
+            choice = [forced.pop(0)]
+        elif edge is None or isinstance(edge.end, Leaf):
+            choice = []
+        else:
+            choice = edge.end.tokens if isinstance(edge.end, Node) and not edge.end.opens else None
+            edge = edge.end.edge(token) if choice is None or token in choice else None
+            forced = list(edge.forced) if edge else []
+        yield choice
+        if choice is not None and token not in choice:
+            edge, forced = None, []
 
 
 def _log_probability(
-    tokens: tuple[int, ...], rows: Iterator[np.ndarray], follows: dict[tuple[int, ...], list[int]] | None
+    tokens: tuple[int, ...], rows: Iterator[np.ndarray], allowed: Iterator[Sequence[int] | None]
 ) -> float:
     """Nats. Takes a row of logits for each token, also where it is sure by then that the action cannot be drawn."""
     total = 0.0
-    for at, token in enumerate(tokens):
+    for token, choice in zip(tokens, allowed):
         logits_V = next(rows)
-        if follows is None:
+        if choice is None:
             total += logits_V[token] - np.logaddexp.reduce(logits_V)
-        elif token in (allowed := follows.get(tokens[:at], [])):
-            total += logits_V[token] - np.logaddexp.reduce(logits_V[allowed])
+        elif token in choice:
+            total += logits_V[token] - np.logaddexp.reduce(logits_V[list(choice)])
         else:
             total = -np.inf
     return total

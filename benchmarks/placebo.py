@@ -30,6 +30,7 @@ import pyarrow as pa
 import torch
 from transformers.utils import logging
 
+from agentprm_core.arguments import above_zero, count, device
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins
@@ -217,20 +218,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--placebo", type=Path, help="checkpoint folder of a PRM of permuted labels")
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", type=_split, required=True, help="unseen, valid_seen …; several: seen,unseen")
-    parser.add_argument("--limit", type=int, help="only the first so many games of each split")
+    parser.add_argument("--limit", type=count, help="only the first so many games of each split")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the games', else the policy's)")
     parser.add_argument(
         "--scorers", type=_scorers, help=f"of {', '.join((*SCORERS, PLACEBO))} (default: all but true_q)"
     )
     parser.add_argument("--searches", type=_searches, default=SEARCHES, help=f"(default {','.join(SEARCHES)})")
     parser.add_argument("--prior", type=_priors, default=(0.1, 0.0), help="τ, one or several (default 0.1,0)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
+    parser.add_argument("--temperature", type=above_zero, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
-    parser.add_argument("--max-turns", type=int, help="actions an episode (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
-    parser.add_argument("--slots", type=int, default=128, help="episodes at once (default %(default)s)")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--max-turns", type=count, help="actions an episode (default: the world's)")
+    parser.add_argument("--max-action-tokens", type=count, default=16, help="(default %(default)s)")
+    parser.add_argument("--slots", type=count, default=128, help="episodes at once (default %(default)s)")
+    parser.add_argument("--threads", type=count, default=torch.get_num_threads())
+    parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for what was played: a killed run goes on")

@@ -58,6 +58,10 @@ class DecodingConfig:
             raise ValueError(f"{self.name}: needs numbers of at least 1, and a depth of at least 0")
         if self.method in ("best_of_n", "best_trajectory", "lookahead") and self.n < 2:
             raise ValueError(f"{self.name}: needs at least 2 to choose among")
+        if self.temperature is not None and self.method == "greedy":
+            raise ValueError(f"{self.name}: greedy play draws nothing, so it has no temperature; sample has")
+        if self.temperature is not None and self.temperature <= 0:
+            raise ValueError(f"{self.name}: needs a temperature above 0; greedy takes the likeliest action")
         if self.method == "beam" and self.width == self.samples == 1:
             raise ValueError(f"{self.name}: of one sample nothing is chosen")
 

@@ -11,6 +11,7 @@ next address, and what is answered then must be what was answered before.
 from __future__ import annotations
 
 import json
+import math
 import random
 import threading
 from collections.abc import Mapping, Sequence
@@ -48,17 +49,21 @@ class Address:
     _next: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def session(self) -> Any:
-        """A connection: a free one, else a new one to the next server that answers.
+    def session(self, *, fresh: bool = False) -> Any:
+        """A connection: a free one that its server has not closed, unless it must be ``fresh``; else a new one to the
+        next server that answers.
 
         Raises DataError where none does.
         """
         from websockets.exceptions import WebSocketException
+        from websockets.protocol import State
         from websockets.sync.client import connect
 
         with self._lock:
-            if self._free:
-                return self._free.pop()
+            while self._free and not fresh:
+                free = self._free.pop()
+                if free.state is State.OPEN:
+                    return free
         why = ""
         for _ in self.urls:
             with self._lock:
@@ -94,10 +99,16 @@ def answer(session: Any, seconds: float) -> dict[str, Any]:
     from websockets.exceptions import WebSocketException
 
     try:
-        said = json.loads(session.recv(timeout=seconds))
+        text = session.recv(timeout=seconds)
     except (OSError, WebSocketException) as error:  # TimeoutError is an OSError
         raise Gone(str(error) or "no answer") from error
-    data = said.get("data", {})
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    data = said.get("data", {}) if isinstance(said, dict) else None
+    if not isinstance(said, dict) or not isinstance(data, dict):
+        raise DataError(f"the OpenEnv server's answer is not an object with data: {text!r:.120}")
     if said.get("type") == "error":
         message = f"{data.get('code', 'error')}: {data.get('message', said)}"
         if data.get("code") in ("CAPACITY_REACHED", "SESSION_ERROR"):
@@ -133,6 +144,8 @@ class OpenEnvEngine:
         self._done: list[str] = []
         self._seen: list[Observation] = []
         self._asked: str | None = None
+        self._gone = False
+        """Whether the last session ended by itself: free ones may be as dead, without knowing it."""
 
     def reset(self, game: Game) -> Observation:
         self._leave()
@@ -164,7 +177,7 @@ class OpenEnvEngine:
 
     def _open(self, game: Game) -> Observation:
         """A session in which the episode so far has been played."""
-        self._session, self._asked = self._how.address.session(), None
+        self._session, self._asked = self._how.address.session(fresh=self._gone), None
         kind, _, number = game.payload.rpartition(" ")
         if not kind or not number.isdigit():
             raise UnsupportedGame(f"{game.id}: the payload {game.payload!r} is not SPLIT INDEX, nor seed NUMBER")
@@ -194,11 +207,12 @@ class OpenEnvEngine:
             try:
                 if self._session is None and self._seen:
                     self._open(self._game)
-                return go()
+                seen, self._gone = go(), False
+                return seen
             except Gone as error:
-                self._session, self._asked, why = None, None, str(error)
+                self._session, self._asked, self._gone, why = None, None, True, str(error)
         raise DataError(
-            f"{self._game.id}: {_TRIES} sessions ended in the middle of the episode ({why}): see what "
+            f"{self._game.id}: {_TRIES} sessions ended before the answer came ({why}): see what "
             f"{' and '.join(self._how.address.urls)} say"
         )
 
@@ -212,10 +226,15 @@ class OpenEnvEngine:
 
     def _observation(self, said: Mapping[str, Any], before: float) -> Observation:
         how, found = self._how, said.get("observation", {})
-        self._sum = before + float(said.get("reward") or 0.0)
+        try:
+            self._sum = before + float(said.get("reward") or 0.0)
+            listed = () if how.admissible is None else tuple(how.admissible(found, found.get("metadata", {})))
+            text = str(how.text(found, found.get("metadata", {})))
+        except (TypeError, ValueError, AttributeError, LookupError) as error:
+            raise DataError(f"the OpenEnv server's answer cannot be read ({error!r}): {said!r:.200}") from error
+        if not math.isfinite(self._sum):
+            raise DataError(f"the OpenEnv server says that the reward is {said.get('reward')}: it must be a number")
         earned = min(max((self._sum - how.low) / (how.high - how.low), 0.0), 1.0)
-        listed = () if how.admissible is None else how.admissible(found, found.get("metadata", {}))
-        text = str(how.text(found, found.get("metadata", {})))
         return Observation(text, tuple(sorted({str(command) for command in listed})), earned, bool(said.get("done")))
 
     def _keep(self, seen: Observation) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from agentprm_core.arguments import above_zero, count, device, not_negative
 from agentprm_core.errors import EXPECTED
 from agentprm_core.evaluate import outcomes_table, summary
 from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world, trained_in
@@ -114,33 +114,23 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--games", type=Path, required=True, help="a folder of published games, or of tables")
     parser.add_argument("--split", required=True, help="valid_seen, unseen …")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the games', else the policy's)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
+    parser.add_argument("--temperature", type=above_zero, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument(
         "--prior",
-        type=_prior,
+        type=not_negative,
         default=0.1,
         metavar="TAU",
         help="of searches: weight of log π̂ beside the score; 0 is the papers' Best-of-N (default %(default)s)",
     )
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
-    parser.add_argument("--max-turns", type=int, help="actions an episode (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
-    parser.add_argument("--context", type=int, help="tokens an episode may have (default: the model's)")
-    parser.add_argument("--slots", type=int, default=128, help="episodes at once (default %(default)s)")
-    parser.add_argument("--limit", type=int, help="only the first so many games")
+    parser.add_argument("--max-turns", type=count, help="actions an episode (default: the world's)")
+    parser.add_argument("--max-action-tokens", type=count, default=16, help="(default %(default)s)")
+    parser.add_argument("--context", type=count, help="tokens an episode may have (default: the model's)")
+    parser.add_argument("--slots", type=count, default=128, help="episodes at once (default %(default)s)")
+    parser.add_argument("--limit", type=count, help="only the first so many games")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
-
-
-def _prior(value: str) -> float:
-    try:
-        prior = float(value)
-    except ValueError:
-        prior = math.nan
-    if not 0 <= prior < math.inf:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number that is at least 0")
-    return prior
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:

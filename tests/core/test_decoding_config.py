@@ -10,7 +10,8 @@ sizes = st.integers(2, 99)
 temperatures = st.none() | st.sampled_from([0.1, 0.25, 0.7, 1.0, 1.5, 10.0])
 scorers = st.sampled_from(SCORERS)
 ways = st.one_of(
-    st.builds(DecodingConfig, st.sampled_from(["greedy", "sample"]), temperature=temperatures),
+    st.builds(DecodingConfig, st.just("greedy")),
+    st.builds(DecodingConfig, st.just("sample"), temperature=temperatures),
     st.builds(DecodingConfig, st.just("best_trajectory"), n=sizes, temperature=temperatures),
     st.builds(DecodingConfig, st.just("best_of_n"), n=sizes, temperature=temperatures, by=scorers),
     st.builds(
@@ -71,6 +72,8 @@ def test_a_name_that_there_is_not_says_which_there_are(name):
         ("beam_0x4", "beam_0x4: needs numbers of at least 1"),
         ("best_of_4_by_chance", "'chance' is not one of prm, head, trained_likelihood"),
         ("beam_4x4_by_", "'' is not one of prm, head"),
+        ("greedy@0.7", "greedy@0.7: greedy play draws nothing, so it has no temperature; sample has"),
+        ("best_of_16@0", "best_of_16@0: needs a temperature above 0"),
         ("sample_by_random", "sample_by_random: only best_of_N and beam_NxM are played by another scorer than the PRM"),
     ],
 )

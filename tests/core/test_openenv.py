@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import socket
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
+from websockets.protocol import State
 
 from agentprm_core.errors import DataError
 from agentprm_core.rollout import play, starts
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
-from agentprm_core.worlds.openenv import openenv_world
+from agentprm_core.worlds.openenv import Address, OpenEnvEngine, answer, openenv_world
 from tests.core.test_mixture import AtRandom
 from tests.openenv_double import Double, serving
 
@@ -91,7 +94,7 @@ def test_no_server_is_said_with_its_address():
 def test_the_only_server_going_away_ends_with_a_line(as_world):
     with serving(Double(ARITHMETIC, dies_after=2)) as url:
         as_world(openenv_world("served", [url]))
-        with pytest.raises(DataError, match=r"no OpenEnv server answers|3 sessions ended in the middle"):
+        with pytest.raises(DataError, match=r"no OpenEnv server answers|3 sessions ended before the answer"):
             list(play(AtRandom(), starts_of(tasks(8)), world_name="served", max_turns=10))
 
 
@@ -104,6 +107,37 @@ def test_a_server_that_says_something_else_is_no_replacement(as_world):
         with pytest.raises(DataError, match=r"step 0 says .* Really.*must be deterministic"):
             for _ in range(6):
                 world.step("nonsense")
+
+
+def test_sessions_that_a_server_closed_are_not_taken_again():
+    """It was started anew between two episodes: eight of its sessions lie free, all of them dead."""
+    with serving(Double(ARITHMETIC)) as url:
+        address = Address((url,))
+        dead, living = SimpleNamespace(state=State.CLOSED), SimpleNamespace(state=State.OPEN)
+        for session in [living, *[dead] * 8]:
+            address.free(session)
+        assert address.session() is living
+        address.free(living)
+        with address.session(fresh=True) as fresh:
+            assert fresh is not living and fresh.state is State.OPEN
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"observation": {"text": "a", "admissible": ["b"]}, "reward": math.nan}, "says that the reward is nan"),
+        ({"observation": {"text": "a", "admissible": ["b"]}, "reward": "much"}, "answer cannot be read .*much"),
+        ({"observation": {"text": "a", "admissible": None}}, "answer cannot be read .*NoneType"),
+        ({"observation": None}, "answer cannot be read"),
+    ],
+)
+def test_an_answer_that_is_none_is_said(said, why):
+    engine = OpenEnvEngine(openenv_world("served", ["http://a"]).make()._engine._how)
+    with pytest.raises(DataError, match=f"the OpenEnv server.*{why}"):
+        engine._observation(said, 0.0)
+    for text in ("<html>", "[1]", '{"data": null}'):
+        with pytest.raises(DataError, match="answer is not an object with data"):
+            answer(SimpleNamespace(recv=lambda timeout, text=text: text), 1.0)
 
 
 def test_what_the_environment_refuses_is_said(as_world):

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from agentprm_core import opinions as module
-from agentprm_core.opinions import opinions, probabilities
+from agentprm_core.opinions import _allowed, opinions, probabilities
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Sampler
+from agentprm_core.policy.trie import TEXT, build_trie, spelling
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.rollout import play, starts
@@ -97,3 +98,22 @@ def test_an_action_with_an_unknown_word_is_never_drawn(toy_engine):
     odd = dataclasses.replace(episode, turns=(turn, *episode.turns[1:]))
     told = {c.action: c.probability for c in opinions(toy.policy(), [], odd, constrained=True)[0]}
     assert told["sing ☃"] == 0.0 and sum(told.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "allowed"),
+    [
+        ((1, 2, 9), [[1, 4], [2, 3], [9]]),
+        ((4, 7, 7, 5, 9), [[1, 4], None, None, None, [9]]),
+        ((4, 6, 9), [[1, 4], None, [9]]),
+        ((8, 2, 9), [[1, 4], [], []]),
+        ((1, 7, 9), [[1, 4], [2, 3], []]),
+        ((1, 2, 9, 9), [[1, 4], [2, 3], [9], []]),
+    ],
+)
+def test_what_may_be_drawn_beside_a_template_is_what_the_sampler_may_draw(tokens, allowed):
+    """9 ends a command; after 4 stands 6, or free text until a 5."""
+    root = build_trie([spelling(s, str(s)) for s in ((1, 2, 9), (1, 3, 9), (4, 6, 9), (4, TEXT, 5, 9))])
+    found = [choice and sorted(choice) for choice in _allowed(root, tokens)]
+    assert found == [choice and sorted(choice) for choice in allowed]
+    assert list(_allowed(None, tokens)) == [[]] * len(tokens)

@@ -1,0 +1,48 @@
+"""Types of command-line options: numbers within a range, and a device that is there. argparse says the message."""
+
+from __future__ import annotations
+
+import math
+from argparse import ArgumentTypeError
+
+
+def count(value: str) -> int:
+    """A whole number, 1 or more."""
+    if not value.isdecimal() or int(value) < 1:
+        raise ArgumentTypeError(f"{value!r} is not a whole number of 1 or more")
+    return int(value)
+
+
+def above_zero(value: str) -> float:
+    number = _number(value)
+    if not 0 < number < math.inf:
+        raise ArgumentTypeError(f"{value!r} is not a number above 0")
+    return number
+
+
+def not_negative(value: str) -> float:
+    number = _number(value)
+    if not 0 <= number < math.inf:
+        raise ArgumentTypeError(f"{value!r} is not a number that is at least 0")
+    return number
+
+
+def device(value: str) -> str:
+    """``cpu``, ``cuda`` or ``cuda:N``, where there is one."""
+    kind, colon, number = value.partition(":")
+    if kind not in ("cpu", "cuda") or (colon and (kind == "cpu" or not number.isdecimal())):
+        raise ArgumentTypeError(f"{value!r} is not cpu, cuda or cuda:N")
+    if kind == "cuda":
+        import torch  # late: only here
+
+        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(number or 0) >= there:
+            raise ArgumentTypeError(f"{value!r}: PyTorch sees {there} GPUs here; cpu is the default")
+    return value
+
+
+def _number(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan

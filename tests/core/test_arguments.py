@@ -1,0 +1,34 @@
+"""Types of command-line options."""
+
+from argparse import ArgumentTypeError
+
+import pytest
+import torch
+
+from agentprm_core.arguments import above_zero, count, device, not_negative
+
+
+def test_what_is_within_the_range_is_taken():
+    assert (count("3"), above_zero("0.5"), not_negative("0"), device("cpu")) == (3, 0.5, 0.0, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        *((count, value, "is not a whole number of 1 or more") for value in ("0", "-3", "1.5", "many", "")),
+        *((above_zero, value, "is not a number above 0") for value in ("0", "-1", "nan", "inf", "hot")),
+        *((not_negative, value, "is not a number that is at least 0") for value in ("-0.1", "nan", "inf", "much")),
+        *((device, value, "is not cpu, cuda or cuda:N") for value in ("foo", "cpu:1", "cuda:", "cuda:x")),
+    ],
+)
+def test_what_is_not_is_said(kind, value, said):
+    with pytest.raises(ArgumentTypeError, match=f"^'{value}' {said}$"):
+        kind(value)
+
+
+def test_a_gpu_that_is_not_there_is_said(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert device("cuda") == "cuda" and device("cuda:0") == "cuda:0"
+    with pytest.raises(ArgumentTypeError, match="'cuda:1': PyTorch sees 1 GPUs here"):
+        device("cuda:1")
