@@ -13,6 +13,13 @@ def count(value: str) -> int:
     return int(value)
 
 
+def several(value: str) -> int:
+    """A whole number, 2 or more."""
+    if not value.isdecimal() or int(value) < 2:
+        raise ArgumentTypeError(f"{value!r} is not a whole number of 2 or more")
+    return int(value)
+
+
 def above_zero(value: str) -> float:
     number = _number(value)
     if not 0 < number < math.inf:

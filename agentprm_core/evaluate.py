@@ -190,7 +190,7 @@ def _measure(rows: list[dict]) -> dict:
         "ci_high": high,
         "mean_reward": float(np.mean([row["reward"] for row in rows])),
         "mean_actions": actions / len(rows),
-        "inadmissible": sum(row["inadmissible"] for row in rows) / actions,
+        "inadmissible": sum(row["inadmissible"] for row in rows) / max(actions, 1),
         "truncated": float(np.mean([row["truncated"] for row in rows])),
         "score": None if rows[0]["score"] is None else float(np.mean([row["score"] for row in rows])),
         **{name: float(np.mean([row[name] for row in rows])) for name in COMPUTE},

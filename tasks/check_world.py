@@ -39,7 +39,7 @@ def main(prog: str = "python -m tasks.check_world") -> None:
         parser.error(f"--games: {asked.games} is not allowed: 1 or more")
     try:
         spec = world_spec(asked.world)
-        games, faults, notes = _games(spec, asked.world, asked.games, asked.root)
+        games, faults, notes = _games(spec, asked)
     except DataError as error:
         sys.exit(f"check_world: {error}")
     faults += [*spec_faults(spec), *game_faults(spec, games)]
@@ -51,14 +51,12 @@ def main(prog: str = "python -m tasks.check_world") -> None:
     sys.exit(1 if report.faults or faults else 0)
 
 
-def _games(
-    spec: WorldSpec, name: str, count: int, root: Path | None
-) -> tuple[dict[str, list[Game]], list[str], list[str]]:
+def _games(spec: WorldSpec, asked: argparse.Namespace) -> tuple[dict[str, list[Game]], list[str], list[str]]:
     """Games by split, what is wrong with them, and what is missing."""
-    reason: DataError | None = None
+    count, root, reason = asked.games, asked.root, None
     if root is None:
         try:
-            return *generated(spec, count, _SEED, name), []
+            return *generated(spec, count, _SEED, asked.world), []
         except DataError as error:
             reason = error
     if spec.load is None:

@@ -238,7 +238,7 @@ def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> Non
     if checkpoint.renderer.format == "plain" and world not in _known_worlds(checkpoint.world or world):
         raise CheckpointError(
             f"{source}: trained from scratch in the world {checkpoint.world}, it cannot play {world}; "
-            f"choose --world {checkpoint.world}, or a checkpoint trained in {world}"
+            f"choose a checkpoint trained in {world}, or games of {checkpoint.world}"
         )
 
 

@@ -90,6 +90,8 @@ def _run(name: str, arguments: tuple[str, ...]) -> None:
     module, _, function = COMMANDS[name].main.partition(":")
     prog = f"agentprm {name}"
     sys.argv = [prog, *arguments]
+    if "" not in sys.path:
+        sys.path.append("")  # a world of one's own lies in the current folder
     gc.disable()  # nothing that an import makes is garbage, and looking for some takes a tenth of its time
     try:
         command = getattr(import_module(module), function)

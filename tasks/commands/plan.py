@@ -18,6 +18,7 @@ from pathlib import Path
 
 import yaml
 
+from agentprm_core.arguments import above_zero, count
 from agentprm_core.errors import DataError
 from agentprm_core.planning.shapes import SHAPES
 from tasks.commands.plan_stages import Planned, plan_stages, remedy
@@ -37,8 +38,8 @@ def planned(asked: argparse.Namespace) -> dict:
     if params.compute.device == "cuda" and processes > asked.gpus:
         raise DataError(f"compute.parallel.processes is {processes}, and --gpus is {asked.gpus}: a process needs a GPU")
     memory_gb = asked.memory or memory_here(params.compute.device) or GPU_MEMORY_GB
+    stages = plan_stages(params, traffic_of(params))  # first: it is what says that there is no such model
     tflops = asked.tflops or measured_tflops(params.compute)
-    stages = plan_stages(params, traffic_of(params))
     rows = [_row(stage, tflops) for stage in stages]
     largest = max(stages, key=lambda stage: stage.memory.total)
     fits = largest.memory.total <= memory_gb * 2**30
@@ -106,9 +107,11 @@ def parser(prog: str) -> argparse.ArgumentParser:
     found.add_argument(
         "--profile", nargs="*", default=[], metavar="NAME or KEY=VALUE", help="over params.yaml (default: as it is)"
     )
-    found.add_argument("--gpus", type=int, default=1, help="that the campaign may use (default %(default)s)")
-    found.add_argument("--memory", type=float, metavar="GIB", help="of a GPU, or of the machine (default: of this one)")
-    found.add_argument("--tflops", type=float, help="of large matrix products (default: measured here)")
+    found.add_argument("--gpus", type=count, default=1, help="that the campaign may use (default %(default)s)")
+    found.add_argument(
+        "--memory", type=above_zero, metavar="GIB", help="of a GPU, or of the machine (default: of this one)"
+    )
+    found.add_argument("--tflops", type=above_zero, help="of large matrix products (default: measured here)")
     found.add_argument("--models", action="store_true", help="list the models whose shape is known, and end")
     found.add_argument("--json", action="store_true", help="the last line is one JSON object")
     return found

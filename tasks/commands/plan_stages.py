@@ -42,9 +42,15 @@ class Planned:
 
 
 def plan_stages(params: Params, traffic: Traffic) -> list[Planned]:
-    """Those that train or play. Raises DataError where the context is more than the model can read."""
+    """Those that train or play. Raises DataError where the context is more than the model can read, or an adapter
+    as large as what it adapts."""
     if params.model.context > traffic.shape.positions:
         raise DataError(f"model.context: {params.model.context} is more than the model's {traffic.shape.positions}")
+    lora = getattr(params.model, "lora", None)
+    sides = [min(traffic.shape.linear[name]) for name in lora.modules if name in traffic.shape.linear] if lora else []
+    if lora and sides and lora.rank >= min(sides):
+        allowed = f"less than {min(sides)}, the smallest side of what it adapts"
+        raise DataError(f"model.lora.rank: {lora.rank} is not allowed: {allowed}")
     return list(_Campaign(params, traffic).stages())
 
 
@@ -60,7 +66,9 @@ def remedy(params: Params, stage: str, memory_gb: float) -> str:
             break
         if found.memory.total <= memory_gb * 2**30:
             return said
-    return "no smaller pass or cache makes it fit; choose a smaller model.source, LoRA, or compute.parallel with fsdp2"
+    smaller = "a smaller model.lora.rank" if getattr(params.model, "lora", None) else "model.lora"
+    change = f"choose a smaller model.source, {smaller}, or compute.parallel with fsdp2"
+    return f"no smaller pass or cache makes it fit; {change}"
 
 
 def _changes(params: Params) -> Iterator[tuple[str, Params]]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentprm_core.arguments import above_zero, count, device, not_negative, several
 from agentprm_core.errors import DataError
 
 if TYPE_CHECKING:
@@ -82,12 +83,13 @@ def load(arguments: argparse.Namespace) -> Loaded:
 
 def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
     from agentprm_core.one_game import Minds
-    from agentprm_core.policy.models import load_checkpoint, require_world
+    from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world
     from agentprm_core.search.decoding_config import DecodingConfig
     from agentprm_core.search.playing import PlaySettings, Search
     from agentprm_core.worlds import world_spec
 
-    prm = load_checkpoint(arguments.prm, plays=True, kind="prm", device=arguments.device) if arguments.prm else None
+    how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
+    prm = load_checkpoint(arguments.prm, plays=True, kind="prm", **how) if arguments.prm else None
     if arguments.server:
         world = arguments.world or (prm.world if prm else "") or "alfworld"
         spec = world_spec(world)
@@ -113,11 +115,11 @@ def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
 
 def _policy(arguments: argparse.Namespace) -> Checkpoint:
     """With the world's prompt, for a language model that has none of its own."""
-    from agentprm_core.policy.models import load_checkpoint
+    from agentprm_core.policy.models import load_checkpoint, playing_dtype
     from agentprm_core.worlds import world_spec
 
-    prompt = world_spec(arguments.world or "alfworld").prompt
-    return load_checkpoint(arguments.policy, plays=True, device=arguments.device, prompt=prompt)
+    how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
+    return load_checkpoint(arguments.policy, plays=True, prompt=world_spec(arguments.world or "alfworld").prompt, **how)
 
 
 def _endpoint(arguments: argparse.Namespace, prompt: Prompt):
@@ -137,9 +139,15 @@ def _endpoint(arguments: argparse.Namespace, prompt: Prompt):
 
 def _games(arguments: argparse.Namespace, spec: WorldSpec) -> tuple[list[Game], int]:
     """The games to choose among, and the number of the one that was asked for."""
-    from agentprm_core.worlds.published import find_games, named_game
+    from agentprm_core.worlds.published import find_games, named_game, world_of_games
 
     if arguments.games:
+        theirs = world_of_games(arguments.games, arguments.split)
+        if theirs and theirs not in (spec.name, *spec.members):
+            raise DataError(
+                f"--games: {arguments.games} has games of {theirs}, and who plays knows {spec.name}; give --policy an "
+                f"agent of {theirs}, or other games"
+            )
         games = find_games(arguments.world or spec.name, arguments.games, arguments.split)
         where = f"{arguments.games}, {arguments.split}"
     else:
@@ -184,13 +192,16 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--game", metavar="ID", help="which game (default: the first)")
     parser.add_argument("--way", default="greedy", help="greedy, sample, best_of_N or beam_NxM (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of samples, and of generated games (default %(default)s)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
-    parser.add_argument("--prior", type=float, default=0.1, help="of searches: weight of log π̂ (default %(default)s)")
+    parser.add_argument("--temperature", type=above_zero, default=1.0, help="of samples (default %(default)s)")
+    parser.add_argument(
+        "--prior", type=not_negative, default=0.1, help="of searches: weight of log π̂ (default %(default)s)"
+    )
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
-    parser.add_argument("--max-turns", type=int, help="actions a game (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
-    parser.add_argument("--context", type=int, help="tokens an episode may have (default: the model's)")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--max-turns", type=count, help="actions a game (default: the world's)")
+    parser.add_argument("--max-action-tokens", type=several, default=16, help="(default %(default)s)")
+    parser.add_argument("--context", type=count, help="tokens an episode may have (default: the model's)")
+    parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
     parser.add_argument("--print", action="store_true", dest="printed", help="print the game, also in a terminal")
     return parser
 
@@ -205,8 +216,6 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
         arguments.policy, arguments.prm = AGENT, arguments.prm or AGENT
     elif arguments.policy.startswith("shipped:"):
         arguments.prm = arguments.prm or arguments.policy
-    if arguments.max_turns is not None and arguments.max_turns < 1:
-        parser.error(f"--max-turns: {arguments.max_turns} is not allowed: 1 or more")
     return arguments
 
 
@@ -218,6 +227,8 @@ def one_line() -> Iterator[None]:
 
     try:
         yield
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tells of it again at its end
     except (DataError, UnsupportedGame, ServerError, OSError) as error:
         sys.exit(f"play: {' '.join(str(error).split())}")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.table import Table
 from rich.text import Text
-from textual import work
+from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
@@ -51,7 +51,8 @@ class PlayApp(App[str]):
     Input.asking { display: block; }
     .wide #body { layout: horizontal; }
     .wide #game { width: 1fr; }
-    .wide #side { width: 58; height: 1fr; max-height: 100%; border-top: none; border-left: solid $primary; }
+    .wide #side { width: 50%; min-width: 58; height: 1fr; max-height: 100%; }
+    .wide #side { border-top: none; border-left: solid $primary; }
     .narrow #narrow { display: block; }
     .narrow #head, .narrow #body, .narrow #said, .narrow Footer { display: none; }
     """
@@ -107,8 +108,8 @@ class PlayApp(App[str]):
         self._say("Loading the agent …")
         self._begin()
 
-    def on_resize(self) -> None:
-        width = self.size.width
+    def on_resize(self, event: events.Resize) -> None:
+        width = event.size.width  # self.size is still that of before
         self.screen.set_class(width >= WIDE, "wide")
         self.screen.set_class(width < NARROWEST, "narrow")
         self.show()

@@ -6,7 +6,8 @@
     agentprm show --game ID --campaign .          # a rollout of that game, with labels and branches
 
 Two policies stand side by side, aligned by the states that both come to. A beam search is drawn as a tree. The file
-needs no network. Games are those of the campaign in the current folder, unless ``--games`` says otherwise.
+needs no network. Games are those of the campaign in the current folder, unless ``--games`` says otherwise; where there
+is no campaign, those that ``agentprm play`` generates.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agentprm_core.arguments import above_zero, count, not_negative, several
 from agentprm_core.datasets import atomic_write, games_from_table
 from agentprm_core.errors import EXPECTED, DataError
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, require_world
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, require_world, trained_in
 from agentprm_core.policy.shipped import PREFIX, is_shipped
 from agentprm_core.search.decoding_config import DecodingConfig, decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.published import find_games
+from agentprm_core.worlds.published import find_games, named_game
+from tasks.commands.play import GENERATED
 from tasks.frame.layout import DATA, SPLITS
 from tasks.frame.quiet import quiet
 from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
@@ -99,7 +102,9 @@ def _game(arguments: argparse.Namespace) -> Game:
     if root is None:
         root = (arguments.campaign or Path()) / DATA / "games"
         if not root.is_dir():
-            raise DataError(f"{root}: no games here; give --games, a folder or a table, or --campaign")
+            if arguments.campaign or not arguments.policy:
+                raise DataError(f"{root}: no games here; give --games, a folder or a table, or --campaign")
+            return _generated(arguments)
     if not root.exists():
         raise DataError(f"--games: {root} is not there")
     tables = [root] if root.is_file() else [root / f"{split}.parquet" for split in _splits(arguments.split)]
@@ -114,6 +119,14 @@ def _game(arguments: argparse.Namespace) -> Game:
         near = difflib.get_close_matches(wanted, ids, 3, 0)
         raise DataError(f"--game: {wanted!r} is not one of the {len(ids)} games; nearest: {', '.join(near)}")
     return games[0]
+
+
+def _generated(arguments: argparse.Namespace) -> Game:
+    """One of those that ``agentprm play`` shows under the same seed."""
+    policy = _named(arguments.policy[0])[1]
+    spec, split = world_spec(arguments.world or trained_in(policy) or "alfworld"), arguments.split or "unseen"
+    where = f"the {GENERATED} games that are generated of {spec.name}, {split}, seed {arguments.seed} (--games: others)"
+    return named_game(spec.generate(GENERATED, arguments.seed, split), arguments.game, where)
 
 
 def _splits(split: str | None) -> Sequence[str]:
@@ -200,12 +213,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--split", help="valid_seen, unseen …")
     parser.add_argument("--world", help="default: the game's own; of published games alfworld")
     parser.add_argument("--campaign", type=Path, metavar="DIR", help="show its rollout, with labels and branches")
-    parser.add_argument("--iteration", type=int, help="of --campaign (default: the last that played the game)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of samples (default %(default)s)")
-    parser.add_argument("--prior", type=float, default=0.1, help="as in agentprm evaluate (default %(default)s)")
+    parser.add_argument("--iteration", type=count, help="of --campaign (default: the last that played the game)")
+    parser.add_argument("--temperature", type=above_zero, default=1.0, help="of samples (default %(default)s)")
+    parser.add_argument("--prior", type=not_negative, default=0.1, help="as in agentprm evaluate (default %(default)s)")
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
-    parser.add_argument("--max-turns", type=int, help="actions (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=int, default=16, help="(default %(default)s)")
+    parser.add_argument("--max-turns", type=count, help="actions (default: the world's)")
+    parser.add_argument("--max-action-tokens", type=several, default=16, help="(default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     return parser
 

@@ -35,7 +35,20 @@ def load_profile(name: str, folder: Path = PROFILES) -> dict:
     if not path.exists():
         there_are = ", ".join(sorted(found.stem for found in folder.glob("*.yaml"))) or "none"
         raise ParamsError(f"{path}: no such profile; there are: {there_are}")
-    return yaml.safe_load(path.read_text())
+    return _mapping(path)
+
+
+def _mapping(path: Path) -> dict:
+    """Raises ParamsError for a file that is not there, or no mapping of YAML."""
+    try:
+        found = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ParamsError(f"{path}: no such file; run this where dvc.yaml is") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise ParamsError(f"{path}: must be a mapping, as params.yaml is; it is {found!r:.60}")
+    return found
 
 
 def asked_for(words: Sequence[str], folder: Path = PROFILES) -> list[dict]:
@@ -43,11 +56,20 @@ def asked_for(words: Sequence[str], folder: Path = PROFILES) -> list[dict]:
     found = []
     for word in words:
         key, equals, value = word.partition("=")
-        nested = yaml.safe_load(value) if equals else load_profile(word, folder)
+        nested = _value(word, value) if equals else load_profile(word, folder)
+        if equals and not key:
+            raise ParamsError(f"{word!r}: no key before the =; as rollout.games=100")
         for part in reversed(key.split(".")) if equals else ():
             nested = {part: nested}
         found.append(nested)
     return found
+
+
+def _value(word: str, value: str):
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{word!r}: the value is no YAML: {' '.join(str(error).split())}") from None
 
 
 def overridden(params: dict, overrides: Mapping) -> dict:
@@ -105,7 +127,7 @@ def apply(words: Sequence[str], root: Path = Path()) -> None:
 
 def checked(words: Sequence[str]) -> dict:
     """params.yaml with profiles and overrides; nothing is written. Raises ParamsError where that is not valid."""
-    params = yaml.safe_load(PARAMS.read_text())
+    params = _mapping(PARAMS)
     for overrides in asked_for(words):
         overridden(params, overrides)
     validate(params, " ".join(words))
@@ -114,7 +136,7 @@ def checked(words: Sequence[str]) -> dict:
 
 def arguments(words: Sequence[str]) -> list[str]:
     """What ``dvc exp run -S`` is to be told. Raises ParamsError where the result would not be valid."""
-    return list(differences(yaml.safe_load(PARAMS.read_text()), checked(words)))
+    return list(differences(_mapping(PARAMS), checked(words)))
 
 
 def _plain(value):

@@ -140,6 +140,7 @@ def test_it_has_no_generator() -> None:
             (ROW | {"answer": "no mark"},),
             "line 1: the answer 'no mark' is no number after ####; mend or delete the line",
         ),
+        ((json.dumps({**ROW, "question": 5}),), "line 1: not a JSON object with question and answer"),
         ((ROW, json.dumps(ROW)[:60]), r"line 2: not a JSON object with question and answer \(cut off\?\)"),
         ((ROW | {"answer": 18},), "line 1: not a JSON object"),
         (("[]",), "line 1: not a JSON object"),

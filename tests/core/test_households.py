@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import make_world
 from agentprm_core.worlds.alfworld.expert import play_expert
@@ -195,7 +196,7 @@ def test_mixed_games_without_places_are_refused() -> None:
 
 
 def test_an_unknown_split_is_named() -> None:
-    with pytest.raises(ValueError, match=r"games.split: 'test' is not one of train, seen, unseen"):
+    with pytest.raises(DataError, match=r"games.split: 'test' is not one of train, seen, unseen"):
         generate_games(1, 0, "test")
 
 

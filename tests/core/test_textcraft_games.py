@@ -104,6 +104,7 @@ def test_a_recipe_that_makes_itself_is_named() -> None:
         _shapeless("egg", {"thing": "x"}),
         _shapeless("egg", {"item": "mod:hen"}),
         _shaped("egg", ["##"], **{"@": _item("hen")}),
+        _shapeless("egg", _item("hen")) | {"result": {"item": "minecraft:egg", "count": 0}},
     ],
 )
 def test_a_file_that_is_no_recipe_is_named(broken: dict) -> None:

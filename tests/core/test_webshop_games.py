@@ -85,6 +85,30 @@ def test_a_product_without_a_field_says_which(pack: Path) -> None:
         read_products(pack)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"Title": None}, "Title is None, not a text"),
+        ({"asin": 5}, "asin is 5, not a text"),
+        ({"pricing": []}, r"pricing is \[\], not one price or two"),
+        ({"pricing": "12"}, "pricing is '12', not a list of int or float"),
+        ({"pricing": ["a"]}, r"pricing is \['a'\], not a list of int or float"),
+        ({"options": {"colour": "red"}}, "colour is 'red', not a list of str"),
+        ({"options": None}, "product 0 is damaged"),
+    ],
+)
+def test_a_damaged_product_says_which_field(pack: Path, change: dict, said: str) -> None:
+    (pack / PRODUCTS).write_text(json.dumps([_ENTRY | change]))
+    with pytest.raises(DataError, match=said):
+        read_products(pack)
+
+
+def test_a_pack_with_nothing_in_it_is_refused(pack: Path) -> None:
+    (pack / PRODUCTS).write_text("[]")
+    with pytest.raises(DataError, match="with something in them"):
+        read_products(pack)
+
+
 def test_no_pack_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=rf"holds neither {PRODUCTS} .*set {ROOT}"):
         read_products(tmp_path)

@@ -7,7 +7,7 @@ import yaml
 from dvc.utils.hydra import apply_overrides
 
 from tasks.frame.params import PARAMS, ParamsError, load_params, validate
-from tasks.frame.profile import PROFILES, apply, arguments, differences, load_profile, main, overridden
+from tasks.frame.profile import PROFILES, apply, arguments, asked_for, differences, load_profile, main, overridden
 from tests.data.project import ROOT, raw_params
 
 NAMES = sorted(path.stem for path in (ROOT / PROFILES).glob("*.yaml"))
@@ -113,3 +113,28 @@ def test_inverse_lets_no_outcome_decide(monkeypatch):
     valid = validate(raw_params("inverse"), "inverse")
     assert valid.critic.require == "nothing"  # the ranking is measured by outcomes
     assert (valid.method.imitation, valid.rollout.branch.train_states, valid.rollout.branch.random_states) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["seed=[1"], r"^'seed=\[1': the value is no YAML"),
+        (["=3"], "^'=3': no key before the ="),
+        (["cut"], "cut.yaml: not readable as YAML"),
+        (["listed"], "listed.yaml: must be a mapping"),
+        (["empty"], "empty.yaml: must be a mapping"),
+        (["bytes"], "bytes.yaml: not readable as YAML"),
+    ],
+)
+def test_words_and_profiles_that_cannot_be_read_are_one_line(tmp_path, words, said):
+    for name, text in (("cut", b"a: ["), ("listed", b"[1]"), ("empty", b""), ("bytes", b"\xff\xfe\xff")):
+        (tmp_path / f"{name}.yaml").write_bytes(text)
+    with pytest.raises(ParamsError, match=said) as error:
+        asked_for(words, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_params_that_are_not_there_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParamsError, match=r"^params.yaml: no such file; run this where dvc.yaml is$"):
+        arguments(["seed=2"])

@@ -206,7 +206,9 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--search", "lookahead_of_4x1")
     assert "world model" in line
     monkeypatch.chdir(tmp_path)
-    assert "no games here" in refused(monkeypatch, capsys, "--game", game, *policy)
+    line = refused(monkeypatch, capsys, "--game", "none", *policy)
+    assert "none: no such game in the 10 games that are generated of alfworld, unseen, seed 1" in line
+    assert "no games here" in refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
 
 
 def test_a_checkpoint_of_another_world_is_refused(checkpoints, monkeypatch, capsys, tmp_path):

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
+from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.alfworld.engine import FastWorld
 from agentprm_core.worlds.alfworld.expert import solves
@@ -103,7 +104,7 @@ def generate_games(count: int, seed: int, split: str) -> list[Game]:
     """``count`` solvable games of ``split`` (one of :data:`SPLITS`), sorted by id; the same for the same arguments.
 
     Each game depends on (split, seed, its index) alone, so the games of a smaller count are among those of a larger.
-    The fast engine plays the check that the expert solves them. Raises ValueError for another split.
+    The fast engine plays the check that the expert solves them. Raises DataError for another split.
     """
     return sorted(generate_range(range(count), seed, split), key=lambda game: game.id)
 
@@ -111,7 +112,7 @@ def generate_games(count: int, seed: int, split: str) -> list[Game]:
 def generate_range(indices: Iterable[int], seed: int, split: str) -> list[Game]:
     """The games with these indices, in their order: a share of :func:`generate_games` for one of several processes."""
     if split not in SPLITS:
-        raise ValueError(f"games.split: {split!r} is not one of {', '.join(SPLITS)}")
+        raise DataError(f"games.split: {split!r} is not one of {', '.join(SPLITS)}")
     world = FastWorld()
     return [_generate(index, seed, split, world) for index in indices]
 

@@ -58,13 +58,14 @@ def _game(where: str, line: str, split: str) -> Game:
     try:
         said = json.loads(line)
         question, (solution, marked, answer) = said["question"], said["answer"].rpartition(MARK)
+        digest = hashlib.blake2b(question.encode(), digest_size=8).hexdigest()
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError):
         raise DataError(f"{where}: not a JSON object with question and answer (cut off?); fetch GSM8K again") from None
     if not marked or normalise(answer) is None:
         raise DataError(f"{where}: the answer {answer.strip()!r} is no number after {MARK}; mend or delete the line")
     lines = [step for step in (_NOTE.sub("", text).strip() for text in solution.splitlines()) if step]
     return Game(
-        id=f"{split}/{hashlib.blake2b(question.encode(), digest_size=8).hexdigest()}",
+        id=f"{split}/{digest}",
         world="gsm8k",
         split=split,
         kind=kind(max(len(lines), 1)),

@@ -126,10 +126,10 @@ def _recipe(content: dict) -> Recipe | None:
         case _:
             return None
     result = content["result"]
-    output, count = (result, 1) if isinstance(result, str) else (result["item"], result.get("count") or 1)
-    if not ingredients or any(each.count < 1 for each in ingredients):
-        raise ValueError("it takes nothing, or none of what its key names")
-    return Recipe(_bare(output), int(count), tuple(ingredients), content.get("group"))
+    output, count = (result, 1) if isinstance(result, str) else (result["item"], int(result.get("count", 1)))
+    if not ingredients or count < 1 or any(each.count < 1 for each in ingredients):
+        raise ValueError("it takes nothing, makes nothing, or takes none of what its key names")
+    return Recipe(_bare(output), count, tuple(ingredients), content.get("group"))
 
 
 def _ingredient(entry: dict | list, count: int) -> Ingredient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import tarfile
@@ -89,9 +90,10 @@ def read_products(root: Path) -> list[Product]:
     Raises DataError: a file is not there, is cut, or a product lacks a field.
     """
     listed, instructions = _json(root, PRODUCTS), _json(root, INSTRUCTIONS)
-    if not isinstance(listed, list) or not isinstance(instructions, dict):
+    if not (isinstance(listed, list) and listed and isinstance(instructions, dict) and instructions):
         raise DataError(
-            f"webshop: {root}: {PRODUCTS} must be a list and {INSTRUCTIONS} an object; fetch the pack again"
+            f"webshop: {root}: {PRODUCTS} must be a list and {INSTRUCTIONS} an object, with something in them; fetch "
+            "the pack again"
         )
     return [_product(number, entry, instructions, root) for number, entry in enumerate(listed)]
 
@@ -120,20 +122,41 @@ def _product(number: int, entry: dict, instructions: dict, root: Path) -> Produc
     try:
         told = instructions.get(entry["asin"], {})
         return Product(
-            asin=entry["asin"],
-            title=entry["Title"],
-            description=entry["Description"],
-            bullets=tuple(entry["BulletPoints"]),
-            options={name: tuple(values) for name, values in entry["options"].items()},
-            prices=tuple(entry["pricing"]),
-            category=entry["category"],
-            query=entry["query"],
-            product_category=entry["product_category"],
-            attributes=tuple(entry["Attributes"]),
+            asin=_text(entry, "asin"),
+            title=_text(entry, "Title"),
+            description=_text(entry, "Description"),
+            bullets=_list(entry, "BulletPoints", str),
+            options={name: _list(entry["options"], name, str) for name in dict(entry["options"])},
+            prices=_prices(entry),
+            category=_text(entry, "category"),
+            query=_text(entry, "query"),
+            product_category=_text(entry, "product_category"),
+            attributes=_list(entry, "Attributes", str),
             instruction=told.get("instruction"),
             wanted=tuple(told.get("instruction_attributes") or ()),
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"webshop: {PRODUCTS} of {root}: product {number} lacks {error}; fetch the pack again"
-        ) from error
+        wrong = f"lacks {error}" if isinstance(error, KeyError) else f"is damaged: {error}"
+        raise DataError(f"webshop: {PRODUCTS} of {root}: product {number} {wrong}; fetch the pack again") from error
+
+
+def _text(entry: dict, name: str) -> str:
+    if not isinstance(entry[name], str):
+        raise TypeError(f"{name} is {entry[name]!r:.40}, not a text")
+    return entry[name]
+
+
+def _list(entry: dict, name: str, *kinds: type) -> tuple:
+    value = entry[name]
+    if not isinstance(value, list) or not all(isinstance(one, kinds) and not isinstance(one, bool) for one in value):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name} is {value!r:.40}, not a list of {wanted}")
+    return tuple(value)
+
+
+def _prices(entry: dict) -> tuple[float, ...]:
+    """One, or the ends of a range."""
+    prices = _list(entry, "pricing", int, float)
+    if len(prices) not in (1, 2) or not all(0 <= price < math.inf for price in prices):
+        raise TypeError(f"pricing is {entry['pricing']!r:.40}, not one price or two")
+    return prices
