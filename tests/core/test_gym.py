@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from agentprm_core.errors import DataError
@@ -162,14 +163,21 @@ def test_what_cannot_be_read_is_named() -> None:
         DataError, match="'words' is in neither the observation nor the info, which have mission, image"
     ):
         spec(Dictionary, text=entry("words")).make().reset(game)
-    with pytest.raises(DataError, match="a mask of 3 for 2 actions"):
-        spec(Doors, actions=NAMES[:2]).make().reset(game)
+    with pytest.raises(DataError, match="a mask of 2 for 3 actions"):
+        spec(Doors, admissible=lambda found, info: np.array([True, False])).make().reset(game)
     with pytest.raises(UnsupportedGame, match="odd: the payload 'Doors-v0' is not an environment's id and a seed"):
         spec(Doors).make().reset(Game("odd", "doors", "train", "three", "open it now", "Doors-v0"))
     with pytest.raises(ValueError, match="rewards from 1 to 1 is no range"):
         spec(Doors, rewards=(1, 1))
     with pytest.raises(DataError, match="games: 'test' is not a split of doors: train, seen, unseen"):
         spec(Doors).generate(1, 1, "test")
+
+
+def test_an_action_without_a_name_is_refused() -> None:
+    """It could never be done."""
+    world = spec(Doors, actions=NAMES[:2]).make()
+    with pytest.raises(DataError, match="2 names for the 3 actions of Doors-v0: give a name to each"):
+        world.reset(spec(Doors).generate(1, 1, "train")[0])
 
 
 def test_an_environment_of_gymnasium_by_its_id() -> None:
