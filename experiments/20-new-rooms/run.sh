@@ -13,3 +13,15 @@ knowing="$rooms compute.threads=1 demos.knowledge=1.0 demos.games=9000 sft.epoch
 ways="evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood]"
 sh experiments/run rooms-knowing $knowing "$ways" -- evaluate@0
 sh experiments/run rooms-mixed $knowing "$ways" games.published.generated=0 games.published.mixed=11199 games.train=14000 -- evaluate@0 evaluate@1
+# What the policy owes to the PRM there: from one π₀ two iterations under the PRM, and two under the policy's own likelihood.
+loops=.scratch/experiments/rooms-loops
+keep() { # NAME: a command that keeps what was played, with parameters beside it
+  echo "rm -rf $loops/$1 && mkdir -p $loops/$1/data && cp params.yaml $loops/$1 && cp -rL data/evaluations $loops/$1/data"
+}
+loop="$rooms seed=2 compute.threads=1 critic.require=nothing evaluate.decoding=[greedy]"
+to="evaluate@0 evaluate@1 evaluate@2"
+THEN=$(keep prm) sh experiments/run rooms-loop $loop -- $to
+THEN=$(keep likelihood) sh experiments/run rooms-loop-likelihood $loop method.search=beam_1x16_by_untrained_likelihood -- $to
+for split in seen unseen; do
+  python -m benchmarks.side_by_side "prm=$loops/prm" "likelihood=$loops/likelihood" --over likelihood --split $split
+done
