@@ -16,7 +16,8 @@ sh experiments/run rooms-mixed $knowing "$ways" games.published.generated=0 game
 # What the policy owes to the PRM there: from one π₀ two iterations under the PRM, and two under the policy's own likelihood.
 loops=.scratch/experiments/rooms-loops
 keep() { # NAME: a command that keeps what was played, with parameters beside it
-  echo "rm -rf $loops/$1 && mkdir -p $loops/$1/data && cp params.yaml $loops/$1 && cp -rL data/evaluations $loops/$1/data"
+  echo "rm -rf $loops/$1 && mkdir -p $loops/$1/data && cp params.yaml $loops/$1"
+  echo "if [ -d data/evaluations ]; then cp -rL data/evaluations $loops/$1/data; fi"
 }
 loop="$rooms seed=2 compute.threads=1 critic.require=nothing evaluate.decoding=[greedy]"
 to="evaluate@0 evaluate@1 evaluate@2"
