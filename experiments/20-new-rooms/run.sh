@@ -21,7 +21,8 @@ keep() { # NAME: a command that keeps what was played, with parameters beside it
 }
 loop="$rooms seed=2 compute.threads=1 critic.require=nothing evaluate.decoding=[greedy]"
 to="evaluate@0 evaluate@1 evaluate@2"
-THEN=$(keep prm) sh experiments/run rooms-loop $loop -- $to
+THEN="$(keep prm)
+python -m benchmarks.updates --campaign . --keep data/takeover --arms takeover,demonstrations --all --steps 1500" sh experiments/run rooms-loop $loop -- $to
 THEN=$(keep likelihood) sh experiments/run rooms-loop-likelihood $loop method.search=beam_1x16_by_untrained_likelihood -- $to
 for split in seen unseen; do
   python -m benchmarks.side_by_side "prm=$loops/prm" "likelihood=$loops/likelihood" --over likelihood --split $split
