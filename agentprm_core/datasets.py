@@ -70,7 +70,7 @@ def _read_one(file: Path, schema: pa.Schema) -> pa.Table:
     try:
         table = pq.read_table(file)
     except pa.ArrowInvalid as error:
-        raise DataError(f"{file} cannot be read as a table: {error}") from error
+        raise DataError(f"{file}: cannot be read as a table: {error}") from error
     missing = set(schema.names) - set(table.column_names)
     if missing:
         raise DataError(f"{file}: lacks the columns {', '.join(sorted(missing))}")
