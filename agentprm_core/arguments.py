@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 
 
-def count(value: str) -> int:
-    """A whole number, 1 or more."""
-    if not value.isdecimal() or int(value) < 1:
-        raise ArgumentTypeError(f"{value!r} is not a whole number of 1 or more")
-    return int(value)
+def at_least(least: int) -> Callable[[str], int]:
+    """Whole numbers from ``least`` on."""
+
+    def whole(value: str) -> int:
+        if not value.isdecimal() or int(value) < least:
+            raise ArgumentTypeError(f"{value!r} is not a whole number that is at least {least}")
+        return int(value)
+
+    return whole
 
 
-def several(value: str) -> int:
-    """A whole number, 2 or more."""
-    if not value.isdecimal() or int(value) < 2:
-        raise ArgumentTypeError(f"{value!r} is not a whole number of 2 or more")
-    return int(value)
+count = at_least(1)
 
 
 def above_zero(value: str) -> float:

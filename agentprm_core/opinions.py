@@ -41,9 +41,8 @@ class Candidate:
 
     action: str
     probability: float
-    """Of the policy. Constrained: of drawing it among the admissible commands, as the sampler draws; these add up to 1,
-    with the templates where there are any.
-    Free: of writing exactly this action. NaN where no policy was asked."""
+    """Of the policy. Constrained: of drawing it among the admissible commands, as the sampler draws; these and the
+    templates add up to 1. Free: of writing exactly this action. NaN where no policy was asked."""
     scores: tuple[float, ...]
     """Q of each PRM, in their order."""
     taken: bool

@@ -10,12 +10,10 @@ counts for neither side. The last line printed is a JSON object; times are in th
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import random
 import tempfile
 import time
-import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from agentprm_core.worlds.alfworld.compile import compile_game
 from agentprm_core.worlds.alfworld.compiled_cache import compile_games
 from agentprm_core.worlds.alfworld.engine import FastWorld
 from agentprm_core.worlds.alfworld.games import load_games
+from agentprm_core.worlds.check_costs import episode_kilobytes
 from benchmarks.engine_parity import random_command
 
 REPEATS = 20
@@ -75,25 +74,6 @@ def clone_and_key_seconds(world: FastWorld, repeats: int) -> tuple[float, float]
     return (cloned - started) / repeats, (time.process_time() - cloned) / repeats
 
 
-def episode_bytes(games: Sequence[Game], walks: Sequence[Sequence[str]], worlds_a_game: int = 20) -> float:
-    """Python memory a world holds in mid-episode, its last observation included, beyond the shared compiled game."""
-    compiled = [compile_game(game) for game in games]
-    gc.collect()
-    tracemalloc.start()
-    live = []
-    for game, commands in zip(compiled, walks):
-        for _ in range(worlds_a_game):
-            world = FastWorld()
-            shown = world.reset(game)
-            for command in commands:
-                shown = world.step(command)
-            live.append((world, shown))
-    gc.collect()
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return held / len(live)
-
-
 def compile_seconds(games: Sequence[Game]) -> tuple[float, float]:
     """CPU seconds to compile all ``games`` and write the cache, and to read them from it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +114,7 @@ def main() -> None:
         "cached_compile_s": round(cached_compile_s, 2),
         "clone_us": round(means["clone"] * 1e6, 2),
         "state_key_us": round(means["key"] * 1e6, 2),
-        "episode_kb": round(episode_bytes(games, walks) / 1024, 2),
+        "episode_kb": round(episode_kilobytes(FastWorld, list(zip(games, walks))), 2),
     }
     if not args.json:
         for name, value in report.items():

@@ -30,7 +30,7 @@ import pyarrow as pa
 import torch
 from transformers.utils import logging
 
-from agentprm_core.arguments import above_zero, count, device, several
+from agentprm_core.arguments import above_zero, at_least, count, device
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins
@@ -228,7 +228,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--temperature", type=above_zero, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=count, help="actions an episode (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=several, default=16, help="(default %(default)s)")
+    parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
     parser.add_argument("--slots", type=count, default=128, help="episodes at once (default %(default)s)")
     parser.add_argument("--threads", type=count, default=torch.get_num_threads())
     parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agentprm_core.arguments import count
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
@@ -32,11 +33,10 @@ _SHARED = Path("../shared/data/later")
 def main(prog: str = "python -m tasks.check_world") -> None:
     parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("world", help="a name, or package.module:SPEC")
-    parser.add_argument("--games", type=int, default=20, help="how many are played (default 20)")
+    parser.add_argument("--games", type=count, default=20, help="how many are played (default 20)")
     parser.add_argument("--root", type=Path, help="the published games of a world that has no generator")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
-    if (asked := parser.parse_args()).games < 1:
-        parser.error(f"--games: {asked.games} is not allowed: 1 or more")
+    asked = parser.parse_args()
     try:
         spec = world_spec(asked.world)
         games, faults, notes = _games(spec, asked)

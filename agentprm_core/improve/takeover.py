@@ -20,8 +20,8 @@ def taken_over(
     knowledge: float,
     expert: str | None = None,
 ) -> list[Episode]:
-    """For each episode one in which the policy's first k actions are done again and the expert goes on, k drawn from 0
-    to the actions before the last. ``Episode.start`` is k: what is imitated are the expert's actions.
+    """For each episode of T actions one in which the first k are done again and the expert goes on. k is drawn from
+    0 … T − 1 and is ``Episode.start``, so that the expert's actions alone are imitated.
 
     ``games``: by id. ``max_turns``: actions in all.
 

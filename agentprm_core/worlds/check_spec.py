@@ -32,7 +32,7 @@ def generated(
     for split, found in games.items():
         if len(found) != count:
             lines.append(f"generate({count}, {seed}, {split!r}) returns {len(found)} games")
-        if spec.generate(count, seed, split) != found:
+        if _generated(spec, count, seed, split) != found:
             lines.append(f"generate({count}, {seed}, {split!r}) returns other games the second time")
     if name is not None and not lines and not any(map(_unwritable, games["train"])):
         lines += games_elsewhere(name, [(count, seed, split) for split in games], list(games.values()))

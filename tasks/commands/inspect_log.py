@@ -25,6 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from agentprm_core.arguments import count
 from agentprm_core.datasets import atomic_write, episodes_from_table, games_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import chat_reply
@@ -180,7 +181,7 @@ def _table(path: Path, name: str, schema: pa.Schema) -> pa.Table:
         return read_table(file, schema)
     except FileNotFoundError as error:
         raise DataError(f"{file}: no such table; give a table, or a folder with {name}") from error
-    except (pa.ArrowInvalid, OSError) as error:
+    except OSError as error:
         raise DataError(f"{file}: cannot be read as a table: {error}") from error
 
 
@@ -191,15 +192,9 @@ def parser(prog: str) -> argparse.ArgumentParser:
     found.add_argument("--out", type=Path, required=True, help="FILE.json, or FILE.eval where inspect_ai is installed")
     found.add_argument("--labels", type=Path, help="labels of these turns: data/labels/N")
     found.add_argument("--games", type=Path, help="folder of tables that tell kind and goal (default data/games)")
-    found.add_argument("--most", type=_count, help="write the first so many episodes (default: all)")
+    found.add_argument("--most", type=count, help="write the first so many episodes (default: all)")
     found.add_argument("--name", help="of the task in the viewer (default: the folder's)")
     return found
-
-
-def _count(value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number that is at least 1")
-    return int(value)
 
 
 def main(prog: str = "python -m tasks.commands.inspect_log") -> None:

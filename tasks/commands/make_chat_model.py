@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from agentprm_core.arguments import count
 from agentprm_core.chat.dialogues import WORLDS, make_dialogues
 from agentprm_core.chat.model import SIZES, ChatSize, fastest_precision, save_chat_model, train_chat_model
 from agentprm_core.datasets import atomic_write
@@ -79,22 +80,16 @@ def parser(prog: str) -> argparse.ArgumentParser:
     found.add_argument(
         "--worlds", nargs="+", default=list(WORLDS), metavar="WORLD", help=f"(default {' '.join(WORLDS)})"
     )
-    found.add_argument("--dialogues", type=_count, help="made of the worlds' games (default: the size's)")
-    found.add_argument("--steps", type=_count, help="of the optimizer (default: the size's)")
+    found.add_argument("--dialogues", type=count, help="made of the worlds' games (default: the size's)")
+    found.add_argument("--steps", type=count, help="of the optimizer (default: the size's)")
     found.add_argument("--seed", type=int, default=1, help="of games, dialogues and weights (default %(default)s)")
-    found.add_argument("--threads", type=_count, default=2, help="of torch (default %(default)s)")
+    found.add_argument("--threads", type=count, default=2, help="of torch (default %(default)s)")
     default = fastest_precision()
     found.add_argument(
         "--precision", choices=PRECISIONS, default=default, help="of training; the default here is %(default)s"
     )
     found.add_argument("--json", action="store_true", help="the last line is one JSON object")
     return found
-
-
-def _count(value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number that is at least 1")
-    return int(value)
 
 
 def main(prog: str = "python -m tasks.commands.make_chat_model") -> None:

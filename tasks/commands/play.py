@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentprm_core.arguments import above_zero, count, device, not_negative, several
+from agentprm_core.arguments import above_zero, at_least, count, device, not_negative
 from agentprm_core.errors import DataError
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=count, help="actions a game (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=several, default=16, help="(default %(default)s)")
+    parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
     parser.add_argument("--context", type=count, help="tokens an episode may have (default: the model's)")
     parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
@@ -227,8 +227,6 @@ def one_line() -> Iterator[None]:
 
     try:
         yield
-    except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tells of it again at its end
     except (DataError, UnsupportedGame, ServerError, OSError) as error:
         sys.exit(f"play: {' '.join(str(error).split())}")
 
@@ -247,7 +245,13 @@ def main(prog: str = "python -m tasks.commands.play") -> None:
         game = loaded.game(loaded.first, loaded.way)
         try:
             for line in transcript(game, loaded.players):
-                print(line, flush=True)
+                try:
+                    print(line, flush=True)
+                except BrokenPipeError:  # `| head` has read enough
+                    os.dup2(
+                        os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+                    )  # nor at the end, when Python flushes
+                    break
         finally:
             game.close()
 

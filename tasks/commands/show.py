@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentprm_core.arguments import above_zero, count, not_negative, several
+from agentprm_core.arguments import above_zero, at_least, count, not_negative
 from agentprm_core.datasets import atomic_write, games_from_table
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, require_world, trained_in
@@ -218,7 +218,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--prior", type=not_negative, default=0.1, help="as in agentprm evaluate (default %(default)s)")
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=count, help="actions (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=several, default=16, help="(default %(default)s)")
+    parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     return parser
 

@@ -19,8 +19,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agentprm_core.arguments import above_zero, count, device, not_negative, several
-from agentprm_core.errors import EXPECTED
+from agentprm_core.arguments import above_zero, at_least, count, device, not_negative
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import outcomes_table, summary
 from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world, trained_in
 from agentprm_core.policy.server import SPEECH, Endpoint
@@ -72,7 +72,10 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
         "best_trajectory": {"n": arguments.n},
         "beam": {"width": arguments.width, "samples": arguments.samples},
     }
-    way = DecodingConfig(arguments.method, **sizes.get(arguments.method, {}))
+    try:
+        way = DecodingConfig(arguments.method, **sizes.get(arguments.method, {}))
+    except ValueError as error:
+        raise DataError(f"--method: {error}") from None
     search = search_from(arguments, policy.model.config.max_position_embeddings, way)
     return policy.digest, search, partial(play_games, policy, prm)
 
@@ -124,7 +127,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=count, help="actions an episode (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=several, default=16, help="(default %(default)s)")
+    parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
     parser.add_argument("--context", type=count, help="tokens an episode may have (default: the model's)")
     parser.add_argument("--slots", type=count, default=128, help="episodes at once (default %(default)s)")
     parser.add_argument("--limit", type=count, help="only the first so many games")
@@ -148,7 +151,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--speech", choices=tuple(SPEECH), help="of --server: text if trained here, chat if published")
     parser.add_argument("--method", choices=STANDALONE, default="greedy")
     parser.add_argument("--prm", type=Path, help="the PRM that chooses: checkpoint folder, or shipped:NAME")
-    parser.add_argument("--n", type=several, default=4, help="of best_of_n and best_trajectory (default %(default)s)")
+    parser.add_argument(
+        "--n", type=at_least(2), default=4, help="of best_of_n and best_trajectory (default %(default)s)"
+    )
     parser.add_argument("--width", type=count, default=4, help="nodes that beam keeps (default %(default)s)")
     parser.add_argument("--samples", type=count, default=4, help="that beam draws a node (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")

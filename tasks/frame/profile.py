@@ -117,6 +117,7 @@ def apply(words: Sequence[str], root: Path = Path()) -> None:
     keeper = YAML()
     keeper.preserve_quotes = True
     keeper.width = 200
+    _mapping(path)  # says what is wrong with the file
     params = keeper.load(path)
     for overrides in asked_for(words, root / PROFILES):
         overridden(params, overrides)

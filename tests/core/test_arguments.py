@@ -5,17 +5,19 @@ from argparse import ArgumentTypeError
 import pytest
 import torch
 
-from agentprm_core.arguments import above_zero, count, device, not_negative
+from agentprm_core.arguments import above_zero, at_least, count, device, not_negative
 
 
 def test_what_is_within_the_range_is_taken():
+    assert (at_least(0)("0"), at_least(2)("2")) == (0, 2)
     assert (count("3"), above_zero("0.5"), not_negative("0"), device("cpu")) == (3, 0.5, 0.0, "cpu")
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "said"),
     [
-        *((count, value, "is not a whole number of 1 or more") for value in ("0", "-3", "1.5", "many", "")),
+        *((count, value, "is not a whole number that is at least 1") for value in ("0", "-3", "1.5", "many", "")),
+        (at_least(2), "1", "is not a whole number that is at least 2"),
         *((above_zero, value, "is not a number above 0") for value in ("0", "-1", "nan", "inf", "hot")),
         *((not_negative, value, "is not a number that is at least 0") for value in ("-0.1", "nan", "inf", "much")),
         *((device, value, "is not cpu, cuda or cuda:N") for value in ("foo", "cpu:1", "cuda:", "cuda:x")),

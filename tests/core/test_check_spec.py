@@ -1,0 +1,131 @@
+"""The check of a world: what its spec says, the games that it generates, and what another process finds of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentprm_core.errors import DataError
+from agentprm_core.types import Game
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.base import Between
+from agentprm_core.worlds.check_spec import game_faults, generated, spec_faults
+from agentprm_core.worlds.checking import check_world
+from tests.core.test_check_world import GAMES, SPEC, generate
+
+
+def test_splits_that_share_games_and_kinds_that_are_none() -> None:
+    def careless(count: int, seed: int, split: str) -> list[Game]:
+        return [replace(game, payload=game.id.split("/")[1], kind="fall") for game in generate(count, seed, split)]
+
+    spec = replace(SPEC, generate=careless, attributes={"height": Between(1, 9, "steps")}, name="steps")
+    games, lines = generated(spec, 3, 0)
+    assert lines == []
+    said = "\n".join(game_faults(spec, games))
+    assert "train and seen share 3 games" in said
+    assert "train/0: its kind 'fall' is not one of the spec's: climb" in said
+    assert "train/0: its world is 'stairs', the spec's name is 'steps'" in said
+    assert "train/0: its attribute height is None, and the spec expects Between(low=1, high=9" in said
+
+
+def test_a_generator_that_draws_anew_and_one_that_has_one_split() -> None:
+    def fickle(count: int, seed: int, split: str) -> list[Game]:
+        if split != "train":
+            raise DataError("there is only train")
+        return generate(count, seed, f"{split}{random.random()}")
+
+    _, lines = generated(replace(SPEC, generate=fickle), 3, 0)
+    assert "no games of the split seen: there is only train" in lines
+    assert "generate(3, 0, 'train') returns other games the second time" in lines
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"max_turns": 0}, "max_turns is 0: 1 or more"),
+        ({"expert_turns": 0}, "expert_turns is 0: 1 or more"),
+        ({"success": 2.0}, "success is 2.0: above 0 and at most 1"),
+    ],
+)
+def test_numbers_with_which_nothing_can_be_played_or_won(change: dict, said: str) -> None:
+    (line,) = spec_faults(replace(SPEC, **change))
+    assert said in line
+    assert not list(spec_faults(SPEC))
+
+
+def _raises(*_: object) -> list[Game]:
+    raise ValueError("no bricks")
+
+
+@pytest.mark.parametrize(
+    ("generate", "said"),
+    [
+        (_raises, "raised ValueError: no bricks"),
+        (lambda *_: None, "returned None, not a list of games"),
+        (lambda *_: [{"id": "a"}], "not a list of games"),
+        (lambda *_: [], "returned no games"),
+    ],
+)
+def test_a_generator_that_gives_no_games_is_one_line(generate: Callable, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        generated(replace(SPEC, generate=generate), 3, 0)
+
+
+def test_attributes_that_are_no_json() -> None:
+    games = {"train": [replace(GAMES[0], attributes={"height": {1}})]}
+    assert any("its attributes cannot be written as JSON" in line for line in game_faults(SPEC, games))
+
+
+def test_the_games_of_a_mixture_are_those_of_its_worlds() -> None:
+    spec = world_spec("all_worlds")
+    games = {"train": spec.generate(5, 1, "train")}
+    assert not list(game_faults(spec, games))
+    odd = {"train": [replace(games["train"][0], world="elsewhere")]}
+    assert any("its world is 'elsewhere', the spec's worlds are" in line for line in game_faults(spec, odd))
+
+
+BY_PROCESS = """
+import dataclasses
+from tests.core.test_check_world import SPEC as STAIRS, Stairs, generate
+print("a module may print")
+class Shuffled(Stairs):
+    def look(self, text):
+        return super().look(" ".join({"here", "there", "everywhere", "nowhere"}))
+SPEC = dataclasses.replace(STAIRS, make=Shuffled)
+def by_process(count, seed, split):
+    return [dataclasses.replace(game, payload=f"{game.payload}{hash(split)}") for game in generate(count, seed, split)]
+DRAWN = dataclasses.replace(STAIRS, generate=by_process)
+"""
+
+
+def test_texts_and_games_that_differ_by_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "by_process_world.py").write_text(BY_PROCESS)
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = world_spec("by_process_world:SPEC")
+    report = check_world(spec, GAMES, name="by_process_world:SPEC")
+    assert (
+        set(report.faults) == {"deterministic"}
+        and "in another process: observation 0 was" in report.faults["deterministic"]
+    )
+    _, lines = generated(world_spec("by_process_world:DRAWN"), 3, 0, "by_process_world:DRAWN")
+    assert len(lines) == 3 and all("returns other games in another process" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("x = (", "SyntaxError"), ("SPEC = nothing", "NameError"), ("raise OSError('no disk')", "OSError: no disk")],
+)
+def test_a_module_that_cannot_be_read_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module, said
+) -> None:
+    name = f"unreadable_{said[:4].lower()}"
+    (tmp_path / f"{name}.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DataError, match=f"env.world: '{name}:SPEC' cannot be imported: {said}"):
+        world_spec(f"{name}:SPEC")
+    with pytest.raises(DataError, match=r"env.world: ':SPEC' cannot be imported"):
+        world_spec(":SPEC")
