@@ -87,6 +87,14 @@ def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):
     assert "--method beam needs --prm, the PRM that chooses" in capsys.readouterr().err
 
 
+def test_a_search_that_chooses_nothing_is_one_line(checkpoints, monkeypatch):
+    who = ("--policy", checkpoints / "policy", "--prm", checkpoints / "prm")
+    how = ("--games", checkpoints, "--split", "unseen", "--method", "beam", "--width", 1, "--samples", 1)
+    monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, (*who, *how))])
+    with pytest.raises(SystemExit, match=r"^evaluate: --method: beam_1x1: of one sample nothing is chosen$"):
+        standalone.main()
+
+
 def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, monkeypatch):
     games = ("--games", checkpoints, "--split", "unseen")
     monkeypatch.setenv(standalone.API_KEY, "secret")
