@@ -278,8 +278,11 @@ def test_names_with_numbers_and_steps_are_one_token_each():
 
 
 def test_the_experts_success_is_measured_by_level():
-    figures = measure("babyai", 6, "train", 1, "level", [10, 20])
+    games = list(world_spec("babyai").generate(6, 1, "train"))
+    figures = measure("babyai", games, "level", [10, 20], seed=1)
     assert figures["by"]["all"]["n"] == sum(row["n"] for level, row in figures["by"].items() if level != "all") == 6
     assert figures["by"][3] == {"n": 1, "won": [1.0, 1.0]}
     with pytest.raises(DataError, match="--by: 'colour' is not kind, nor an attribute of babyai: level, seed"):
-        measure("babyai", 6, "train", 1, "colour", [20])
+        measure("babyai", games, "colour", [20], seed=1)
+    twice = measure("babyai", games, "level", [10, 20], seed=1, episodes=2)
+    assert twice["by"]["all"]["n"] == 12
