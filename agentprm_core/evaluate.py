@@ -98,6 +98,11 @@ def paired_test(before: Mapping[str, bool], after: Mapping[str, bool]) -> Paired
     n = len(before)
     gained = sum(after[game] and not won for game, won in before.items())
     lost = sum(won and not after[game] for game, won in before.items())
+    return paired_counts(n, gained, lost)
+
+
+def paired_counts(n: int, gained: int, lost: int) -> Paired:
+    """The same from counts: of n games so many are won by the second policy alone, and so many by the first alone."""
     discordant = gained + lost
     difference = (gained - lost) / n
     half = NormalDist().inv_cdf(0.975) * math.sqrt(max(discordant - (gained - lost) ** 2 / n, 0.0)) / n

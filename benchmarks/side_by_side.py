@@ -10,6 +10,8 @@ climbs, a panel a name. The last line is one JSON object with a row for each cam
 
 ``--over NAME`` also holds every policy of the other campaigns against the same iteration's of campaign NAME with the
 same seed, on the same games (``over`` in the JSON object): what a method adds to another one, or to a control.
+Where there are several seeds, ``over_seeds`` has each iteration's mean of them, once with the seeds as the sample
+(Student's t: holds for other seeds) and once with all their games as the sample (McNemar: holds for these policies).
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ import pyarrow.parquet as pq
 import yaml
 
 from agentprm_core.errors import DataError
-from agentprm_core.evaluate import paired_test, pooled, pooled_wins
+from agentprm_core.evaluate import paired_counts, paired_test, pooled, pooled_wins
+from benchmarks.over_seeds import over_seeds
 from tasks.report.text import markdown
 
 CONTROL = "_by_untrained_likelihood"
@@ -92,8 +95,24 @@ def over(campaigns: Sequence[tuple[str, Path]], name: str, split: str | None) ->
     return rows
 
 
+def all_seeds(rows: Sequence[Mapping]) -> list[dict]:
+    """Of :func:`over`'s rows those of several seeds together, a row each campaign name and iteration: ``name``,
+    ``iteration``, ``seeds``, what :func:`benchmarks.over_seeds.over_seeds` says of the seeds' differences, and
+    ``games``, the :class:`agentprm_core.evaluate.Paired` of all games of all seeds."""
+    together = []
+    for called, iteration in dict.fromkeys((row["name"], row["iteration"]) for row in rows):
+        tests = {row["seed"]: row["test"] for row in rows if (row["name"], row["iteration"]) == (called, iteration)}
+        if len(tests) < 2:
+            continue
+        counts = (sum(test[key] for test in tests.values()) for key in ("games", "gained", "lost"))
+        told = over_seeds([test["difference"] for test in tests.values()])
+        named = {"name": called, "iteration": iteration, "seeds": list(tests)}
+        together.append({**named, **told, "games": asdict(paired_counts(*counts))})
+    return together
+
+
 def over_table(rows: Sequence[Mapping], name: str) -> str:
-    """Markdown: a row a campaign, a column an iteration."""
+    """Markdown: a row a campaign, a column an iteration; and two rows for all seeds of a name, where it has several."""
     iterations = sorted({row["iteration"] for row in rows})
     head = ["campaign", "seed", *(f"π{_SUBSCRIPTS[i]} over {name}'s, points" for i in iterations)]
     tests = {(row["name"], row["seed"], row["iteration"]): _points(row["test"]) for row in rows}
@@ -101,6 +120,13 @@ def over_table(rows: Sequence[Mapping], name: str) -> str:
         [called, str(seed), *(tests.get((called, seed, i), "") for i in iterations)]
         for called, seed in dict.fromkeys((row["name"], row["seed"]) for row in rows)
     ]
+    together = {(row["name"], row["iteration"]): row for row in all_seeds(rows)}
+    for called in dict.fromkeys(called for called, _ in together):
+        found = {i: together[called, i] for i in iterations if (called, i) in together}
+        seeds = [called, "mean of " + ", ".join(map(str, next(iter(found.values()))["seeds"]))]
+        body.append([*seeds, *(_mean(found[i]) if i in found else "" for i in iterations)])
+        games = [_points(found[i]["games"]) if i in found else "" for i in iterations]
+        body.append([called, "all their games", *games])
     return "\n".join(markdown(head, body))
 
 
@@ -154,6 +180,11 @@ def _points(test: Mapping) -> str:
     return f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p {test['p_value']:.1g}"
 
 
+def _mean(told: Mapping) -> str:
+    test = {"difference": told["mean"], **told}
+    return f"{100 * told['mean']:+.1f}" if told["p_value"] is None else _points(test)
+
+
 def picture(rows: Sequence[Mapping], path: Path) -> None:
     """Success by iteration, a panel a name, a line a seed and way of playing."""
     from tasks.report.figures import climbs  # matplotlib takes its time
@@ -185,6 +216,7 @@ def main() -> None:
         campaigns = [(name, Path(folder)) for name, _, folder in named]
         rows = [row_of(name, folder, args.split) for name, folder in campaigns]
         held = {"over": over(campaigns, args.over, args.split)} if args.over else {}
+        held |= {"over_seeds": all_seeds(held["over"])} if held else {}
     except (DataError, FileNotFoundError) as error:
         sys.exit(f"side_by_side: {error}")
     if args.out:

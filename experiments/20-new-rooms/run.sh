@@ -13,17 +13,23 @@ knowing="$rooms compute.threads=1 demos.knowledge=1.0 demos.games=9000 sft.epoch
 ways="evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood]"
 sh experiments/run rooms-knowing $knowing "$ways" -- evaluate@0
 sh experiments/run rooms-mixed $knowing "$ways" games.published.generated=0 games.published.mixed=11199 games.train=14000 -- evaluate@0 evaluate@1
-# What the policy owes to the PRM there: from one π₀ two iterations under the PRM, and two under the policy's own likelihood.
+# What the policy owes to the PRM there: from one π₀ three iterations under the PRM, and three under the policy's own likelihood.
 loops=.scratch/experiments/rooms-loops
 keep() { # NAME: a command that keeps what was played, with parameters beside it
   echo "rm -rf $loops/$1 && mkdir -p $loops/$1/data && cp params.yaml $loops/$1"
   echo "if [ -d data/evaluations ]; then cp -rL data/evaluations $loops/$1/data; fi"
 }
-loop="$rooms seed=2 compute.threads=1 critic.require=nothing evaluate.decoding=[greedy]"
-to="evaluate@0 evaluate@1 evaluate@2"
-THEN="$(keep prm)
-python -m benchmarks.updates --campaign . --keep data/takeover --arms takeover,demonstrations --all --steps 1500" sh experiments/run rooms-loop $loop -- $to
-THEN=$(keep likelihood) sh experiments/run rooms-loop-likelihood $loop method.search=beam_1x16_by_untrained_likelihood -- $to
+held=
+for seed in 2 3 4; do
+  loop="$rooms seed=$seed compute.threads=1 critic.require=nothing evaluate.decoding=[greedy]"
+  also= # or the expert takes over π₀'s rollouts, or the demonstrations alone for as many steps
+  [ $seed != 2 ] || also="python -m benchmarks.updates --campaign . --keep data/takeover --arms takeover,demonstrations --all --steps 1500"
+  THEN="$(keep prm-$seed)
+$also" sh experiments/run rooms-loop-$seed $loop -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
+  THEN=$(keep likelihood-$seed) sh experiments/run rooms-likelihood-$seed $loop method.search=beam_1x16_by_untrained_likelihood \
+    -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
+  held="$held prm=$loops/prm-$seed likelihood=$loops/likelihood-$seed"
+done
 for split in seen unseen; do
-  python -m benchmarks.side_by_side "prm=$loops/prm" "likelihood=$loops/likelihood" --over likelihood --split $split
+  python -m benchmarks.side_by_side $held --over likelihood --split $split
 done

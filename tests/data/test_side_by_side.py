@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.evaluate import outcomes_table
 from agentprm_core.policy.sampler import Cost
 from agentprm_core.types import Episode, Game, Turn
-from benchmarks.side_by_side import over, over_table, picture, row_of, table
+from benchmarks.side_by_side import all_seeds, over, over_table, picture, row_of, table
 
 CONTROL = "best_of_4_by_untrained_likelihood"
 SPLITS = ("seen", "unseen")
@@ -90,7 +91,22 @@ def test_campaigns_are_held_against_one_of_the_same_seed_policy_by_policy(tmp_pa
     assert over(campaigns, "likelihood", "seen")[1]["test"]["games"] == 8
     printed = over_table(rows, "likelihood").splitlines()
     assert printed[0] == "| campaign | seed | π₀ over likelihood's, points | π₁ over likelihood's, points |"
-    assert len(printed) == 4 and printed[3].startswith("| prm | 2 | +0.0 [+0.0, +0.0], p 1 | +25.0 [")
+    assert len(printed) == 6 and printed[3].startswith("| prm | 2 | +0.0 [+0.0, +0.0], p 1 | +25.0 [")
+    assert printed[4] == "| prm | mean of 1, 2 | +0.0 | +25.0 |"  # no interval: both seeds say the same
+
+
+def test_several_seeds_are_a_sample_of_seeds_and_a_sample_of_games(tmp_path):
+    tests = [{"games": 8, "gained": 4, "lost": 1, "difference": 3 / 8}]
+    tests += [{"games": 8, "gained": 2, "lost": 0, "difference": 2 / 8}]
+    rows = [{"name": "prm", "seed": n, "iteration": 1, "decoding": "greedy", "test": t} for n, t in enumerate(tests)]
+    (found,) = all_seeds(rows)
+    assert (found["seeds"], found["mean"]) == ([0, 1], 5 / 16)
+    t_of_two_seeds = (5 / 16) / (1 / 16)  # mean / (standard deviation / √2), of one degree of freedom: Cauchy's law
+    assert found["p_value"] == pytest.approx(1 - 2 / math.pi * math.atan(t_of_two_seeds))
+    games = found["games"]
+    assert (games["games"], games["gained"], games["lost"], games["difference"]) == (16, 6, 1, 5 / 16)
+    assert games["p_value"] == pytest.approx(2 * 8 / 2**7)
+    assert all_seeds(rows[:1]) == []
 
 
 def test_what_cannot_be_held_against_each_other(tmp_path):
