@@ -33,13 +33,35 @@ def load_params(path: Path = PARAMS) -> Params:
     Raises:
         ParamsError: not there, not YAML, a key too many or too few, a value out of range, or values at odds.
     """
-    if not path.exists():
-        raise ParamsError(f"{path}: no such file; run this where dvc.yaml is")
+    return validate(read_mapping(path), path.name)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that a mapping has twice; PyYAML takes the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        lines: dict[str, int] = {}
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"key {key.value!r} is there twice, in lines {lines[key.value]} and {line}"
+                )
+            lines[key.value] = line
+        return super().construct_mapping(node, deep)
+
+
+def read_mapping(path: Path) -> dict:
+    """A file of YAML that holds one mapping. Raises ParamsError for one that is not there, or anything else."""
     try:
-        raw = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ParamsError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    return validate(raw, path.name)
+        found = yaml.load(path.read_text(), _Loader)
+    except FileNotFoundError:
+        raise ParamsError(f"{path}: no such file; run this where dvc.yaml is") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise ParamsError(f"{path}: must be a mapping of sections; it is {found!r:.60}")
+    return found
 
 
 def validate(raw: object, name: str) -> Params:

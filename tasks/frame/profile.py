@@ -19,7 +19,7 @@ import yaml
 from ruamel.yaml import YAML
 
 from agentprm_core.datasets import atomic_write
-from tasks.frame.params import PARAMS, ParamsError, validate
+from tasks.frame.params import PARAMS, ParamsError, read_mapping, validate
 
 PROFILES = Path("profiles")
 _NAMED = {"critic": "name", "method": "name", "model": "source"}
@@ -35,20 +35,7 @@ def load_profile(name: str, folder: Path = PROFILES) -> dict:
     if not path.exists():
         there_are = ", ".join(sorted(found.stem for found in folder.glob("*.yaml"))) or "none"
         raise ParamsError(f"{path}: no such profile; there are: {there_are}")
-    return _mapping(path)
-
-
-def _mapping(path: Path) -> dict:
-    """Raises ParamsError for a file that is not there, or no mapping of YAML."""
-    try:
-        found = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise ParamsError(f"{path}: no such file; run this where dvc.yaml is") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParamsError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict):
-        raise ParamsError(f"{path}: must be a mapping, as params.yaml is; it is {found!r:.60}")
-    return found
+    return read_mapping(path)
 
 
 def asked_for(words: Sequence[str], folder: Path = PROFILES) -> list[dict]:
@@ -117,7 +104,7 @@ def apply(words: Sequence[str], root: Path = Path()) -> None:
     keeper = YAML()
     keeper.preserve_quotes = True
     keeper.width = 200
-    _mapping(path)  # says what is wrong with the file
+    read_mapping(path)  # says what is wrong with the file
     params = keeper.load(path)
     for overrides in asked_for(words, root / PROFILES):
         overridden(params, overrides)
@@ -128,7 +115,7 @@ def apply(words: Sequence[str], root: Path = Path()) -> None:
 
 def checked(words: Sequence[str]) -> dict:
     """params.yaml with profiles and overrides; nothing is written. Raises ParamsError where that is not valid."""
-    params = _mapping(PARAMS)
+    params = read_mapping(PARAMS)
     for overrides in asked_for(words):
         overridden(params, overrides)
     validate(params, " ".join(words))
@@ -137,7 +124,7 @@ def checked(words: Sequence[str]) -> dict:
 
 def arguments(words: Sequence[str]) -> list[str]:
     """What ``dvc exp run -S`` is to be told. Raises ParamsError where the result would not be valid."""
-    return list(differences(_mapping(PARAMS), checked(words)))
+    return list(differences(read_mapping(PARAMS), checked(words)))
 
 
 def _plain(value):

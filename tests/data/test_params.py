@@ -225,7 +225,10 @@ def test_a_file_that_is_not_yaml_or_not_there(tmp_path):
     with pytest.raises(ParamsError, match="no such file; run this where"):
         load_params(tmp_path / "params.yaml")
     (tmp_path / "params.yaml").write_text("seed: [1")
-    with pytest.raises(ParamsError, match="not YAML"):
+    with pytest.raises(ParamsError, match="not readable as YAML"):
+        load_params(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_text("seed: 1\ngames:\n  train: 1\n  seen: 2\n  train: 3\n")
+    with pytest.raises(ParamsError, match=r"params\.yaml: .*key 'train' is there twice, in lines 3 and 5$"):
         load_params(tmp_path / "params.yaml")
 
 
