@@ -7,7 +7,7 @@ for nobody: it is refused with a word, except to stop and to quit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.table import Table
@@ -17,7 +17,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.suggester import SuggestFromList
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from tasks.commands.play_lines import bar, how_it_ended, percent, score, seen_lines, shown
 
@@ -34,6 +34,20 @@ PACE_S = 0.6
 POLICY, PRM, TAKEN = "cyan", "green", "bold yellow"
 
 
+def _keys(bindings: Sequence[Binding], width: int) -> str:
+    """Textual's markup of the keys that are shown, in lines of ``width`` columns. Each of them can be clicked at."""
+    lines: list[list[Binding]] = [[]]
+    for binding in (b for b in bindings if b.show):
+        beside = [*lines[-1], binding]
+        if lines[-1] and sum(len(f"{b.key} {b.description}  ") for b in beside) - 2 > width:
+            lines.append([binding])
+        else:
+            lines[-1] = beside
+    return "\n".join(
+        "  ".join(f"[@click=app.{b.action}][bold $accent]{b.key}[/] {b.description}[/]" for b in line) for line in lines
+    )
+
+
 class PlayApp(App[str]):
     """Ends with the line of what went wrong, or None."""
 
@@ -46,6 +60,7 @@ class PlayApp(App[str]):
     #game { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
     #side { height: auto; max-height: 50%; padding: 0 1; border-top: solid $primary; scrollbar-size-vertical: 1; }
     #said { height: auto; max-height: 2; padding: 0 1; background: $boost; }
+    #keys { height: auto; padding: 0 1; background: $panel; link-style: none; link-color: $foreground; }
     #narrow { display: none; height: 1fr; padding: 1; }
     Input { display: none; }
     Input.asking { display: block; }
@@ -54,7 +69,7 @@ class PlayApp(App[str]):
     .wide #side { width: 50%; min-width: 58; height: 1fr; max-height: 100%; }
     .wide #side { border-top: none; border-left: solid $primary; }
     .narrow #narrow { display: block; }
-    .narrow #head, .narrow #body, .narrow #said, .narrow Footer { display: none; }
+    .narrow #head, .narrow #body, .narrow #said, .narrow #keys { display: none; }
     """
     BINDINGS: ClassVar = [
         Binding("space", "step", "step"),
@@ -102,7 +117,7 @@ class PlayApp(App[str]):
         yield Static(id="said")
         yield Input(id="typed", compact=True)
         yield Static(f"At least {NARROWEST} columns are needed. Make the terminal wider.", id="narrow")
-        yield Footer(compact=True)
+        yield Static(id="keys")  # Textual's Footer has one line, and cuts what is beyond it
 
     def on_mount(self) -> None:
         self._say("Loading the agent …")
@@ -112,6 +127,7 @@ class PlayApp(App[str]):
         width = event.size.width  # self.size is still that of before
         self.screen.set_class(width >= WIDE, "wide")
         self.screen.set_class(width < NARROWEST, "narrow")
+        self.query_one("#keys", Static).update(_keys(self.BINDINGS, width - 2))
         self.show()
 
     def leave(self) -> None:

@@ -1,10 +1,11 @@
-"""The keys of ``agentprm play`` do what the footer says, at any width, and what goes wrong is a line on the screen."""
+"""The keys of ``agentprm play`` do what the screen says, at any width, and what goes wrong is a line on it."""
 
 import asyncio
 import io
 
 import pytest
 from rich.console import Console
+from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from agentprm_core.errors import DataError
@@ -163,6 +164,21 @@ def test_every_width_shows_room_options_and_keys(loaded, width):
 
     (choice, thoughts, beyond, wide, there), _ = driven(lambda: loaded, drive, (width, 24))
     assert choice[:8] in thoughts and there and beyond == [] and wide == (width >= 100)
+
+
+@pytest.mark.parametrize("width", [40, 41, 60, 200])
+def test_every_key_is_read_whole_and_can_be_clicked_at(loaded, width):
+    async def drive(app, press):
+        lines = app.query_one("#keys", Static).visual.plain.splitlines()
+        await Pilot(app).click("#keys", offset=(2, 0))  # the first one, within the padding
+        await press()
+        return lines, len(app.game.steps)
+
+    (lines, steps), _ = driven(lambda: loaded, drive, (width, 24))
+    there = [binding for binding in PlayApp.BINDINGS if binding.show]
+    assert [part for line in lines for part in line.split("  ")] == [f"{b.key} {b.description}" for b in there]
+    assert max(map(len, lines)) <= width - 2
+    assert (there[0].key, steps) == ("space", 1)
 
 
 def test_too_narrow_a_terminal_says_what_it_needs(loaded):
