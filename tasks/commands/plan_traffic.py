@@ -27,8 +27,8 @@ GAMES = 8
 CHARACTERS = 3.6
 """Of a token, where no tokenizer is at hand."""
 MEASURED_S = 0.5
-_SIDE = 2048
-"""Of the square matrices whose product is timed."""
+_LEAST_SIDE, _SIDE = 256, 2048
+"""Of the square matrices whose product is timed: doubled from one to the other while a product is fast."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,15 @@ def measured_tflops(compute: Compute) -> float | None:
     if compute.device == "cuda" and not torch.cuda.is_available():
         return None
     torch.set_num_threads(compute.threads)
-    square = torch.randn(_SIDE, _SIDE, device=compute.device, dtype=getattr(torch, compute.precision))
-    float((square @ square)[0, 0])  # warm up, and wait for the device
-    done, started = 0, time.perf_counter()
-    while time.perf_counter() - started < MEASURED_S:
-        float((square @ square)[0, 0])
-        done += 1
-    return 2 * _SIDE**3 * done / (time.perf_counter() - started) / 1e12
+    side, rate, spent = _LEAST_SIDE, 0.0, 0.0
+    while side <= _SIDE and spent < MEASURED_S / 8:  # where bfloat16 is emulated, one large product takes minutes
+        square = torch.randn(side, side, device=compute.device, dtype=getattr(torch, compute.precision))
+        float((square @ square)[0, 0])  # warm up, and wait for the device
+        done, started = 0, time.perf_counter()
+        while not done or time.perf_counter() - started < MEASURED_S / 8:
+            float((square @ square)[0, 0])
+            done += 1
+        spent = (time.perf_counter() - started) / done
+        rate = max(rate, 2 * side**3 / spent / 1e12)
+        side *= 2
+    return rate

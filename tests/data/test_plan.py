@@ -2,10 +2,12 @@
 
 import json
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
-from tasks.commands import plan
+from tasks.commands import plan, plan_traffic
 from tests.data.project import ROOT
 
 
@@ -69,6 +71,22 @@ def test_a_model_that_no_change_makes_fit(monkeypatch, capsys):
 def test_the_default_campaign_fits_this_machine(monkeypatch, capsys):
     code, found, _ = planned(monkeypatch, capsys, "--tflops", "0.2")
     assert (code, found["device"]) == (0, "cpu")
+
+
+class Slow(dict):
+    """A matrix whose products take ``self["seconds"]`` each."""
+
+    def __matmul__(self, other):
+        time.sleep(self["seconds"])
+        return {(0, 0): 1.0}
+
+
+def test_a_rate_is_measured_soon_where_products_are_slow(monkeypatch):
+    sides, compute = [], SimpleNamespace(device="cpu", threads=1, precision="bfloat16")
+    monkeypatch.setattr(plan_traffic.torch, "randn", lambda side, *_, **__: sides.append(side) or Slow(seconds=0.1))
+    rate = plan_traffic.measured_tflops(compute)
+    assert sides == [256]
+    assert 0 < rate <= 2 * 256**3 / 0.1 / 1e12
 
 
 @pytest.mark.parametrize(
