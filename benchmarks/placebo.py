@@ -258,7 +258,9 @@ def _searches(value: str) -> tuple[str, ...]:
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         if way.method not in ("best_of_n", "beam") or way.by != PRM:
-            raise argparse.ArgumentTypeError(f"{name!r} is not allowed: best_of_N, beam_NxM or beam_NxM_back")
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is not allowed: best_of_N, beam_NxM, beam_NxM_back or beam_NxM_path"
+            )
     return _split(value)
 
 

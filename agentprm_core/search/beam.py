@@ -11,7 +11,8 @@ before.
 
 What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.search.best_of_n.judged`, over the samples
 of its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over steps, and a
-path that ended early would be ahead for that alone. The score of a path that is reported is Q_φ.
+path that ended early would be ahead for that alone. With ``path`` it is: Q_φ + τ Σ log π̂ over all steps. That keeps a
+search near the policy where an unlikely action cannot be taken back. The score of a path that is reported is Q_φ.
 
 The nodes of all games in flight are decoded together and scored in one call a depth. What an action leads to from a
 state is found out once a game: paths come back to states that others have left the same way.
@@ -27,7 +28,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.progress import progress, watcher
 from agentprm_core.rollout import Start, settled_heap
-from agentprm_core.search.best_of_n import judged
+from agentprm_core.search.best_of_n import judged, log_shares
 from agentprm_core.search.recorded import BACK, CROWDED, ENDED, KEPT, MERGED, PASSED, Recorder, Weighed
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.seeding import episode_seed
@@ -56,9 +57,11 @@ class _Node:
     score: float
     """Q_φ of the last step."""
     worth: float
-    """What it is kept for: the score and the prior of the last step."""
+    """What it is kept for: the score and the prior of the last step, or of all."""
     been: tuple[str, ...]
     """``state_key`` of every state of the path, the one it stands in included."""
+    trail: float
+    """Σ log π̂ of the path's actions."""
     seats: tuple[int, int] | None = None
     """Of the sampler and of the scorer."""
     truncated: bool = False
@@ -80,6 +83,8 @@ class _Child:
     choice: Decision
     score: float
     worth: float
+    trail: float
+    """Σ log π̂ of the path with this action."""
 
 
 @dataclass(slots=True, eq=False)
@@ -126,17 +131,18 @@ class BeamSearch:
         samples: int,
         prior: float = 0.0,
         back: bool = False,
+        path: bool = False,
         recorder: Recorder | None = None,
     ) -> None:
-        """``width`` N, ``samples`` M, ``prior`` τ. ``back``: paths may go back, as the papers' do. ``recorder``
-        is told what becomes of every action that is weighed. The scorer needs as many seats as the sampler. Raises
-        ValueError where the sampler has fewer than N."""
+        """``width`` N, ``samples`` M, ``prior`` τ. ``back``: paths may go back, as the papers' do. ``path``: the prior
+        is that of all of a path's actions. ``recorder`` is told what becomes of every action that is weighed. The
+        scorer needs as many seats as the sampler. Raises ValueError where the sampler has fewer than N."""
         if width < 1 or samples < 1:
             raise ValueError(f"beam search needs at least 1 × 1, not {width} × {samples}")
         if sampler.seats < width:
             raise ValueError(f"beam search of width {width} needs that many seats, the sampler has {sampler.seats}")
         self._sampler, self._scorer, self._width, self._samples = sampler, scorer, width, samples
-        self._prior, self._back, self._recorder = prior, back, recorder
+        self._prior, self._back, self._path, self._recorder = prior, back, path, recorder
 
     def search(self, starts: Iterable[Start], *, world_name: str, max_turns: int) -> Iterator[Episode]:
         """The path found for each start, as games end. ``Episode.extra``: ``score``, ``cost``, ``world_steps``.
@@ -182,7 +188,7 @@ class BeamSearch:
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
         seen, most = world.reset(start.game), spec.turns(start.game, max_turns)
         place = _Place(world, world.state_key(), seen)
-        root, played = _Node(place, (), (), 0.0, 0.0, (place.key,), seats), spec.of(start.game)
+        root, played = _Node(place, (), (), 0.0, 0.0, (place.key,), 0.0, seats), spec.of(start.game)
         beam = _Beam(start, [root], played.success, most, back=self._back or played.refusals_tell)
         self._look(beam, beam.nodes[0])
         for turn in range(len(start.actions)):
@@ -198,7 +204,7 @@ class BeamSearch:
         if node.seats is None:
             return
         place = beam.step(node.place, action)
-        following = _node(_Child(node, Decision(action, reason, 0.0), 0.0, 0.0), place)
+        following = _node(_Child(node, Decision(action, reason, 0.0), 0.0, 0.0, 0.0), place)
         following.seats, following.been = node.seats, (place.key,)  # what was done before forbids nothing
         self._sampler.tell(node.seated[0], action, reason)
         self._scorer.tell(node.seated[1], action, reason)
@@ -219,7 +225,10 @@ class BeamSearch:
             for node in beam.live:
                 qs, choices = next(found)
                 worths = judged(choices, qs, self._prior)
-                children += [_Child(node, *of) for of in zip(choices, qs, worths, strict=True)]
+                if self._path:
+                    worths = [worth + self._prior * node.trail for worth in worths]
+                trails = [node.trail + share for share in log_shares(choices)]
+                children += [_Child(node, *of) for of in zip(choices, qs, worths, trails, strict=True)]
             self._keep_best(beam, children)
 
     def _decide(self, nodes: list[_Node]) -> list[tuple[Decision, ...]]:
@@ -344,4 +353,5 @@ def _node(child: _Child, place: _Place) -> _Node:
     valid = admits(before.admissible, choice.action)
     turn = Turn(before.text, choice.action, before.admissible, valid, parent.place.key, choice.reason)
     log_probs = (*parent.log_probs, choice.log_prob)
-    return _Node(place, (*parent.turns, turn), log_probs, child.score, child.worth, (*parent.been, place.key))
+    been = (*parent.been, place.key)
+    return _Node(place, (*parent.turns, turn), log_probs, child.score, child.worth, been, child.trail)

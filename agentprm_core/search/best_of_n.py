@@ -75,11 +75,16 @@ def judged(decisions: Sequence[Decision], scores: Sequence[float], prior: float)
     action, whatever their reasons."""
     if not prior:
         return list(scores)
+    return [q + prior * share for q, share in zip(scores, log_shares(decisions), strict=True)]
+
+
+def log_shares(decisions: Sequence[Decision]) -> list[float]:
+    """log π̂(a|s) of each candidate of one state."""
     counts: Counter[str] = Counter()
     for decision in decisions:
         counts[decision.action] += decision.count
     samples = counts.total()
-    return [q + prior * math.log(counts[d.action] / samples) for d, q in zip(decisions, scores, strict=True)]
+    return [math.log(counts[decision.action] / samples) for decision in decisions]
 
 
 def ranked(decisions: Sequence[Decision], scores: Sequence[float], prior: float = 0.0) -> tuple[Decision, ...]:

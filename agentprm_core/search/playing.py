@@ -253,7 +253,7 @@ def beam_search(sampler: Sampler, scorer: Scorer, search: Search, recorder: Reco
     """The search of ``search.way``, a beam."""
     way = search.way
     sizes = {"width": way.width, "samples": way.samples}
-    return BeamSearch(sampler, scorer, **sizes, prior=search.prior, back=way.back, recorder=recorder)
+    return BeamSearch(sampler, scorer, **sizes, prior=search.prior, back=way.back, path=way.path, recorder=recorder)
 
 
 def _searched(

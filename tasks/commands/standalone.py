@@ -70,7 +70,7 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     sizes = {
         "best_of_n": {"n": arguments.n},
         "best_trajectory": {"n": arguments.n},
-        "beam": {"width": arguments.width, "samples": arguments.samples},
+        "beam": {"width": arguments.width, "samples": arguments.samples, "path": arguments.path_prior},
     }
     try:
         way = DecodingConfig(arguments.method, **sizes.get(arguments.method, {}))
@@ -156,6 +156,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--width", type=count, default=4, help="nodes that beam keeps (default %(default)s)")
     parser.add_argument("--samples", type=count, default=4, help="that beam draws a node (default %(default)s)")
+    parser.add_argument(
+        "--path-prior", action="store_true", help="of beam: log π̂ of all a path's actions, not the last's"
+    )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     return parser
 

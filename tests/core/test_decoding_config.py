@@ -21,6 +21,7 @@ ways = st.one_of(
         samples=sizes,
         temperature=temperatures,
         back=st.booleans(),
+        path=st.booleans(),
         by=scorers,
     ),
     st.builds(DecodingConfig, st.just("lookahead"), n=sizes, depth=st.integers(0, 9), temperature=temperatures),
@@ -41,6 +42,8 @@ def test_a_name_comes_back_as_what_it_was(way):
         ("best_trajectory_of_4", DecodingConfig("best_trajectory", n=4)),
         ("beam_1x16", DecodingConfig("beam", width=1, samples=16)),
         ("beam_4x2_back", DecodingConfig("beam", width=4, samples=2, back=True)),
+        ("beam_8x8_path", DecodingConfig("beam", width=8, samples=8, path=True)),
+        ("beam_2x2_back_path_by_head", DecodingConfig("beam", width=2, samples=2, back=True, path=True, by="head")),
         ("beam_1x16_back_by_random", DecodingConfig("beam", width=1, samples=16, back=True, by="random")),
         (
             "best_of_8_by_untrained_likelihood@0.7",

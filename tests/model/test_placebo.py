@@ -195,8 +195,8 @@ def test_the_benchmark_needs_nothing_of_the_pipeline_and_ends_with_one_json_obje
     [
         (("--scorers", "luck"), "'luck' is not one of prm, head"),
         (("--scorers", "prm,placebo"), "--scorers placebo needs --placebo, a PRM of permuted labels"),
-        (("--searches", "greedy"), "'greedy' is not allowed: best_of_N, beam_NxM or beam_NxM_back"),
-        (("--searches", "best_of_3_by_random"), "is not allowed: best_of_N, beam_NxM or beam_NxM_back"),
+        (("--searches", "greedy"), "'greedy' is not allowed: best_of_N, beam_NxM, beam_NxM_back or beam_NxM_path"),
+        (("--searches", "best_of_3_by_random"), "is not allowed: best_of_N, beam_NxM, beam_NxM_back or beam_NxM_path"),
         (("--prior", "0.1,-1"), "'0.1,-1' is not a list like 0.1,0 of numbers that are at least 0"),
         (("--split", "unseen"), "--split: unseen: "),
         (("--games", "nowhere"), "--games: nowhere: no such file or folder"),

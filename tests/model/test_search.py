@@ -265,6 +265,28 @@ def test_a_beam_with_a_prior_finds_what_a_plain_search_finds(toy_engine, prm, wi
     assert differ
 
 
+def test_a_beam_with_the_prior_of_whole_paths_finds_what_a_plain_search_finds(toy_engine, prm):
+    beam, differ = BeamSearch(Fixed(), scorer(prm), width=3, samples=1, prior=0.05, path=True), 0
+    for start in starts(GAMES, 1, 4):
+        (episode,) = beam.search([start], world_name=toy_engine, max_turns=4)
+        turns = plain_beam(prm, start.game, 3, max_turns=4, prior=0.05, path=True)
+        assert [t.action for t in episode.turns] == [t.action for t in turns]
+        assert episode.extra["score"] == pytest.approx(plain_score(prm, turns), abs=1e-4)
+        differ += turns != plain_beam(prm, start.game, 3, max_turns=4, prior=0.05)
+    assert differ
+
+
+def test_of_one_path_the_prior_of_all_steps_is_that_of_the_last(toy_engine, prm):
+    """Its earlier steps are the same for all that is compared."""
+    step, path = (
+        BeamSearch(sampler(), scorer(prm), width=1, samples=6, prior=0.1, path=path) for path in (False, True)
+    )
+    found = [
+        [e.turns for e in beam.search(starts(GAMES, 1, 4), world_name=toy_engine, max_turns=6)] for beam in (step, path)
+    ]
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("prior", [0.0, 0.1, 1e3])
 def test_a_beam_of_width_1_is_best_of_n_that_does_not_go_back(toy_engine, prm, prior):
     """The two part where Best-of-N's choice leads to a state that the path has been in, and nowhere before."""
@@ -331,7 +353,7 @@ def test_a_prior_weighs_the_score_against_the_share_of_the_samples():
     assert ranked([*reasoned, Decision("inventory", "", 0.0, 2)], [0.1, 0.1, 0.1, 0.1], 0.1)[:3] == tuple(reasoned)
 
 
-def plain_beam(prm, game, width, max_turns, prior=0.0):
+def plain_beam(prm, game, width, max_turns, prior=0.0, path=False):
     world = toy.ToyWorld()
     nodes = [(0.0, [], world, world.reset(game), False)]
     while not nodes[0][4]:
@@ -339,8 +361,9 @@ def plain_beam(prm, game, width, max_turns, prior=0.0):
         for _, turns, world, seen, ended in nodes:
             for action in seen.admissible if not ended else ():
                 turn = Turn(seen.text, action, seen.admissible, True, world.state_key())
-                share = Fixed.count(action) / sum(map(Fixed.count, seen.admissible))
-                worth = plain_score(prm, [*turns, turn]) + prior * math.log(share)
+                counted = [*turns, turn] if path else [turn]
+                shares = [Fixed.count(t.action) / sum(map(Fixed.count, t.admissible)) for t in counted]
+                worth = plain_score(prm, [*turns, turn]) + prior * sum(map(math.log, shares))
                 children.append((worth, [*turns, turn], world, action))
         kept, reached = [], set()
         for worth, turns, world, action in sorted(children, key=lambda c: -c[0]):
