@@ -6,8 +6,6 @@ without LoRA, which may write reasons for the expert's actions first. The same c
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from agentprm_core.datasets import atomic_write, episodes_from_table, read_table
 from agentprm_core.improve.rationale import rationalised
 from agentprm_core.improve.sft import SftSettings, train_sft
@@ -29,7 +27,6 @@ def work(stage: Stage) -> None:
     stage.read(layout.DEMOS)
     demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
     spec = world_spec(params.env.world)
-    _require_model(params.model.source)
     policy = starting_policy(params.model, demos, spec, device=params.compute.device, seed=stage.seed)
     if params.model.reason_tokens:
         demos = with_reasons(policy, demos, params.model.reason_tokens, params.compute)
@@ -50,15 +47,6 @@ def work(stage: Stage) -> None:
     with stage.tracking():
         stage.tracker.register_policy(layout.policy(0), digest, 0, parents(params, 0))
     stage.wrote(layout.policy(0))
-
-
-def _require_model(source: str) -> None:
-    """Raises StageError for a folder that is not there, which a model's id on the hub could not be either."""
-    if source.startswith((".", "/")) and not Path(source).exists():
-        raise StageError(
-            f"model.source: {source} is no folder here; `agentprm make-chat-model --out {source}` makes a chat model "
-            "in about 12 minutes, or name the folder of another"
-        )
 
 
 def with_reasons(policy: Checkpoint, demos: list[Episode], most: int, compute: Compute) -> list[Episode]:

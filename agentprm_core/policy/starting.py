@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from torch import nn
@@ -135,11 +136,21 @@ class PublishedModel:
 ModelConfig = ScratchModel | PublishedModel
 
 
+def require_folder(source: str) -> None:
+    """Raises DataError for the path of a folder that is not there. No model's id on the hub is such a path."""
+    if source.startswith((".", "/")) and not Path(source).is_dir():
+        raise DataError(
+            f"model.source: {source} is no folder here; `agentprm make-chat-model --out {source}` makes a chat model "
+            "in about 12 minutes, or name the folder of another"
+        )
+
+
 def starting_policy(
     model: ModelConfig, demos: Iterable[Episode], spec: WorldSpec, *, device: str, seed: int
 ) -> Checkpoint:
-    """The policy before it has seen a demonstration."""
+    """The policy before it has seen a demonstration. Raises DataError for the path of a folder that is not there."""
     if isinstance(model, PublishedModel):
+        require_folder(model.source)
         where = {"prompt": spec.prompt, "revision": model.revision}
         policy = load_checkpoint(model.source, device=device, **where)
         return with_lora(policy, model.lora, model.revision) if model.lora else policy

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from agentprm_core.errors import DataError
 from agentprm_core.planning.shapes import ModelShape, shape_of
 from agentprm_core.policy.prompt import chat_message, chat_reply, make_renderer
-from agentprm_core.policy.starting import PublishedModel
+from agentprm_core.policy.starting import PublishedModel, require_folder
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Episode
 from agentprm_core.worlds import world_spec
@@ -82,6 +82,7 @@ def _counted(params: Params, episodes: list[Episode]) -> tuple[ModelShape, float
             sizes["layers"], width, 3 * width, heads, kv_heads, head, vocabulary, True, biased, biased_output=biased
         )
     else:
+        require_folder(model.source)
         shape = shape_of(model.source)
         if not Path(model.source).is_dir():
             said = [

@@ -92,7 +92,7 @@ def test_a_rate_is_measured_soon_where_products_are_slow(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--profile", "llama3b", "model.source=./nowhere"], "plan: ./nowhere: no folder, and not one of the models"),
+        (["--profile", "llama3b", "model.source=./nowhere"], "plan: model.source: ./nowhere is no folder here; `agent"),
         (
             ["--profile", "llama3b", "model.context=200000"],
             "plan: model.context: 200000 is more than the model's 131072",
