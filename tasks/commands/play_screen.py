@@ -33,6 +33,20 @@ PACE_S = 0.6
 """Between two steps of a run."""
 POLICY, PRM, TAKEN = "cyan", "green", "bold yellow"
 
+KEYS = (
+    Binding("space", "step", "step"),
+    Binding("r", "run", "run/stop"),
+    Binding("t", "take_over", "take over"),
+    Binding("b", "undo", "back"),
+    Binding("g", "go", "go to turn"),
+    Binding("m", "mode", "mode"),
+    Binding("n", "new", "new game"),
+    Binding("q", "quit", "quit"),
+    Binding("escape", "leave_input", show=False),
+    Binding("pageup", "page(-1)", show=False),
+    Binding("pagedown", "page(1)", show=False),
+)
+
 
 def _keys(bindings: Sequence[Binding], width: int) -> str:
     """Textual's markup of the keys that are shown, in lines of ``width`` columns. Each of them can be clicked at."""
@@ -71,19 +85,7 @@ class PlayApp(App[str]):
     .narrow #narrow { display: block; }
     .narrow #head, .narrow #body, .narrow #said, .narrow #keys { display: none; }
     """
-    BINDINGS: ClassVar = [
-        Binding("space", "step", "step"),
-        Binding("r", "run", "run/stop"),
-        Binding("t", "take_over", "take over"),
-        Binding("b", "undo", "back"),
-        Binding("g", "go", "go to turn"),
-        Binding("m", "mode", "mode"),
-        Binding("n", "new", "new game"),
-        Binding("q", "quit", "quit"),
-        Binding("escape", "leave_input", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-    ]
+    BINDINGS: ClassVar = [*KEYS]
 
     def __init__(self, load: Callable[[], Loaded]) -> None:
         super().__init__()
@@ -127,7 +129,7 @@ class PlayApp(App[str]):
         width = event.size.width  # self.size is still that of before
         self.screen.set_class(width >= WIDE, "wide")
         self.screen.set_class(width < NARROWEST, "narrow")
-        self.query_one("#keys", Static).update(_keys(self.BINDINGS, width - 2))
+        self.query_one("#keys", Static).update(_keys(KEYS, width - 2))
         self.show()
 
     def leave(self) -> None:

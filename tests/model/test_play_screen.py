@@ -15,7 +15,7 @@ from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from tasks.commands import play_screen
 from tasks.commands.play import Loaded
-from tasks.commands.play_screen import PlayApp
+from tasks.commands.play_screen import KEYS, PlayApp
 from tests.model import toy
 from tests.model.test_search import prm_of
 
@@ -175,7 +175,7 @@ def test_every_key_is_read_whole_and_can_be_clicked_at(loaded, width):
         return lines, len(app.game.steps)
 
     (lines, steps), _ = driven(lambda: loaded, drive, (width, 24))
-    there = [binding for binding in PlayApp.BINDINGS if binding.show]
+    there = [binding for binding in KEYS if binding.show]
     assert [part for line in lines for part in line.split("  ")] == [f"{b.key} {b.description}" for b in there]
     assert max(map(len, lines)) <= width - 2
     assert (there[0].key, steps) == ("space", 1)
