@@ -1,4 +1,4 @@
-"""The command ``agentprm``: one ``--help`` from which every command outside a campaign is found.
+"""The command ``agentprm``: one ``--help`` from which most commands outside a campaign are found.
 
     agentprm --help
     agentprm evaluate --help
