@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentprm_core.arguments import count
+from agentprm_core.arguments import count, not_negative
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
@@ -36,16 +36,20 @@ def main() -> None:
     parser.add_argument("--by", default="kind", help="kind, or an attribute of the games")
     parser.add_argument("--turns", type=int, nargs="+", default=[20, 25], help="numbers of actions")
     parser.add_argument("--expert", help="another than the world's first one, as demos.games names it")
-    parser.add_argument("--knowledge", type=float, default=0.0, help="of the expert, as demos.knowledge; default 0")
+    parser.add_argument(
+        "--knowledge", type=not_negative, default=0.0, help="of the expert, as demos.knowledge; default 0"
+    )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     asked = parser.parse_args()
     try:
         if asked.games.isdecimal():
-            games = world_spec(asked.world).generate(int(asked.games), asked.seed, asked.split)
+            games = list(world_spec(asked.world).generate(int(asked.games), asked.seed, asked.split))
         elif Path(asked.games).is_dir():
             games = find_games(asked.world, Path(asked.games), asked.split)
         else:
             raise DataError(f"--games: {asked.games!r} is neither a number of games nor a folder that has some")
+        if not games:
+            raise DataError("--games: at least one is needed")
         figures = measure(
             asked.world, games, asked.by, sorted(asked.turns), seed=asked.seed, episodes=asked.episodes,
             knowledge=asked.knowledge, expert=asked.expert,

@@ -123,8 +123,8 @@ def over_table(rows: Sequence[Mapping], name: str) -> str:
     together = {(row["name"], row["iteration"]): row for row in all_seeds(rows)}
     for called in dict.fromkeys(called for called, _ in together):
         found = {i: together[called, i] for i in iterations if (called, i) in together}
-        seeds = [called, "mean of " + ", ".join(map(str, next(iter(found.values()))["seeds"]))]
-        body.append([*seeds, *(_mean(found[i]) if i in found else "" for i in iterations)])
+        means = [f"{_mean(found[i])} ({len(found[i]['seeds'])} seeds)" if i in found else "" for i in iterations]
+        body.append([called, "mean over seeds", *means])
         games = [_points(found[i]["games"]) if i in found else "" for i in iterations]
         body.append([called, "all their games", *games])
     return "\n".join(markdown(head, body))

@@ -9,7 +9,7 @@ samples N·M actions. A path that has ended (done, out of turns or of context) k
 search of a game ends when its best path has ended, and that path is the episode. Whether it was won is read by nobody
 before.
 
-What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.search.best_of_n.judged`, over the samples
+What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.search.best_of_n.log_shares`, over the samples
 of its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over steps, and a
 path that ended early would be ahead for that alone. With ``path`` it is: Q_φ + τ Σ log π̂ over all steps. That keeps a
 search near the policy where an unlikely action cannot be taken back. The score of a path that is reported is Q_φ.
@@ -28,7 +28,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.progress import progress, watcher
 from agentprm_core.rollout import Start, settled_heap
-from agentprm_core.search.best_of_n import judged, log_shares
+from agentprm_core.search.best_of_n import log_shares
 from agentprm_core.search.recorded import BACK, CROWDED, ENDED, KEPT, MERGED, PASSED, Recorder, Weighed
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.seeding import episode_seed
@@ -224,10 +224,10 @@ class BeamSearch:
             children = []
             for node in beam.live:
                 qs, choices = next(found)
-                worths = judged(choices, qs, self._prior)
-                if self._path:
-                    worths = [worth + self._prior * node.trail for worth in worths]
-                trails = [node.trail + share for share in log_shares(choices)]
+                shares = log_shares(choices)
+                trails = [node.trail + share for share in shares]
+                weighed = trails if self._path else shares
+                worths = [q + self._prior * likelihood for q, likelihood in zip(qs, weighed, strict=True)]
                 children += [_Child(node, *of) for of in zip(choices, qs, worths, trails, strict=True)]
             self._keep_best(beam, children)
 

@@ -7,7 +7,7 @@ for nobody: it is refused with a word, except to stop and to quit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.table import Table
@@ -48,10 +48,10 @@ KEYS = (
 )
 
 
-def _keys(bindings: Sequence[Binding], width: int) -> str:
+def _keys(width: int) -> str:
     """Textual's markup of the keys that are shown, in lines of ``width`` columns. Each of them can be clicked at."""
     lines: list[list[Binding]] = [[]]
-    for binding in (b for b in bindings if b.show):
+    for binding in (b for b in KEYS if b.show):
         beside = [*lines[-1], binding]
         if lines[-1] and sum(len(f"{b.key} {b.description}  ") for b in beside) - 2 > width:
             lines.append([binding])
@@ -129,7 +129,7 @@ class PlayApp(App[str]):
         width = event.size.width  # self.size is still that of before
         self.screen.set_class(width >= WIDE, "wide")
         self.screen.set_class(width < NARROWEST, "narrow")
-        self.query_one("#keys", Static).update(_keys(KEYS, width - 2))
+        self.query_one("#keys", Static).update(_keys(width - 2))
         self.show()
 
     def leave(self) -> None:

@@ -92,7 +92,9 @@ def test_campaigns_are_held_against_one_of_the_same_seed_policy_by_policy(tmp_pa
     printed = over_table(rows, "likelihood").splitlines()
     assert printed[0] == "| campaign | seed | π₀ over likelihood's, points | π₁ over likelihood's, points |"
     assert len(printed) == 6 and printed[3].startswith("| prm | 2 | +0.0 [+0.0, +0.0], p 1 | +25.0 [")
-    assert printed[4] == "| prm | mean of 1, 2 | +0.0 | +25.0 |"  # no interval: both seeds say the same
+    assert (
+        printed[4] == "| prm | mean over seeds | +0.0 (2 seeds) | +25.0 (2 seeds) |"
+    )  # no interval: both seeds say the same
 
 
 def test_several_seeds_are_a_sample_of_seeds_and_a_sample_of_games(tmp_path):
