@@ -9,8 +9,8 @@ samples N·M actions. A path that has ended (done, out of turns or of context) k
 search of a game ends when its best path has ended, and that path is the episode. Whether it was won is read by nobody
 before.
 
-What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.search.best_of_n.log_shares`, over the samples
-of its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over steps, and a
+What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.search.best_of_n.log_shares`, over the
+samples of its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over steps, and a
 path that ended early would be ahead for that alone. With ``path`` it is: Q_φ + τ Σ log π̂ over all steps. That keeps a
 search near the policy where an unlikely action cannot be taken back. The score of a path that is reported is Q_φ.
 
