@@ -10,9 +10,10 @@ search of a game ends when its best path has ended, and that path is the episode
 before.
 
 What counts is Q_φ + τ log π̂ of the path's last step (:func:`agentprm_core.search.best_of_n.log_shares`, over the
-samples of its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over steps, and a
-path that ended early would be ahead for that alone. With ``path`` it is: Q_φ + τ Σ log π̂ over all steps. That keeps a
-search near the policy where an unlikely action cannot be taken back. The score of a path that is reported is Q_φ.
+samples of its node). The prior of earlier steps is not added up: Q_φ is the whole path's worth and not a sum over
+steps, and a path that ended early would be ahead for that alone. With ``path`` it is: Q_φ + τ Σ log π̂ over all steps.
+That keeps a search near the policy where an unlikely action cannot be taken back. The score of a path that is reported
+is Q_φ.
 
 The nodes of all games in flight are decoded together and scored in one call a depth. What an action leads to from a
 state is found out once a game: paths come back to states that others have left the same way.
