@@ -178,6 +178,8 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
             parser.error(f"--server plays greedy and sample, not {arguments.method}")
     elif arguments.method in SEARCHES and arguments.prm is None:
         parser.error(f"--method {arguments.method} needs --prm, the PRM that chooses")
+    if arguments.method == "beam" and arguments.width > arguments.slots:
+        parser.error(f"--width {arguments.width}: a beam needs as many --slots, not {arguments.slots}")
     return arguments
 
 

@@ -87,6 +87,16 @@ def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):
     assert "--method beam needs --prm, the PRM that chooses" in capsys.readouterr().err
 
 
+def test_a_beam_wider_than_its_slots_is_one_line(checkpoints, monkeypatch, capsys):
+    who = ("--policy", checkpoints / "policy", "--prm", checkpoints / "prm")
+    how = ("--games", checkpoints, "--split", "unseen", "--method", "beam", "--width", 9, "--slots", 4)
+    monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, (*who, *how))])
+    with pytest.raises(SystemExit) as stopped:
+        standalone.main()
+    assert stopped.value.code == 2
+    assert "--width 9: a beam needs as many --slots, not 4" in capsys.readouterr().err
+
+
 def test_a_search_that_chooses_nothing_is_one_line(checkpoints, monkeypatch):
     who = ("--policy", checkpoints / "policy", "--prm", checkpoints / "prm")
     how = ("--games", checkpoints, "--split", "unseen", "--method", "beam", "--width", 1, "--samples", 1)
