@@ -8,16 +8,20 @@ that has learnt from its own wins may be further from the teacher and win more.
 
 The last line is one JSON object: ``rows``, one a policy and split: ``action_loss`` with its 95 % interval over games
 (``low``, ``high``: a bootstrap), ``action_accuracy`` (share of tokens that are the likeliest), ``observation_loss``,
-``games``, ``tokens`` (of actions); and, from the second policy on, ``v_first``: its loss minus the first one's on the
-same games, with ``v_first_low`` and ``v_first_high``.
+``games``, ``tokens`` (of actions); ``by_word``: for the first word of the actions (``take``) their number, their loss a
+token and ``right``, the share each of whose tokens is the likeliest, which shows what kind of decision a policy lacks;
+and, from the second policy on, ``v_first``: its loss minus the first one's on the same games, with ``v_first_low`` and
+``v_first_high``.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -54,12 +58,21 @@ def demonstrations(games: Sequence[Game], world: str, seed: int) -> list[Episode
     return won
 
 
+class Losses(NamedTuple):
+    """Of G episodes with A actions in all, in their order."""
+
+    episodes: np.ndarray
+    """(G, 5): nats of an episode's actions' tokens, their number, how many are the likeliest; nats of its observations'
+    tokens, their number."""
+    actions: np.ndarray
+    """(A, 3): nats of an action's tokens, their number, how many are the likeliest."""
+
+
 @torch.no_grad()
-def losses(policy: Checkpoint, episodes: Sequence[Episode]) -> np.ndarray:
-    """(G, 5) of each episode: nats of its actions' tokens, their number, how many are the likeliest; nats of its
-    observations' tokens, their number."""
+def losses(policy: Checkpoint, episodes: Sequence[Episode]) -> Losses:
+    """Each policy reads whole episodes, packed."""
     rows = [sft_row(episode, policy.renderer, policy.model, 1.0) for episode in episodes]
-    found = np.zeros((len(rows), 5))
+    found, of_tokens = np.zeros((len(rows), 5)), []
     model = policy.model.eval()
     with packed_attention(model):
         for numbers in cut(range(len(rows)), [len(row) for row in rows], PASS_TOKENS):
@@ -78,6 +91,22 @@ def losses(policy: Checkpoint, episodes: Sequence[Episode]) -> np.ndarray:
                 sums = torch.zeros(len(numbers), dtype=torch.float64, device=row_P.device)
                 sums.index_add_(0, row_P, part.double())
                 found[numbers, column] = sums.cpu().numpy()
+            of_actions = torch.stack((-log_prob_P.double(), likeliest_P.double()), 1)[action_P > 0]
+            of_tokens.append(of_actions.cpu().numpy())
+    tokens = [len(policy.renderer.action(turn.action)) for episode in episodes for turn in episode.turns]
+    firsts = np.cumsum([0, *tokens[:-1]])
+    nats_likeliest = np.add.reduceat(np.concatenate(of_tokens), firsts, axis=0)
+    return Losses(found, np.column_stack((nats_likeliest[:, 0], tokens, nats_likeliest[:, 1])))
+
+
+def by_word(actions: np.ndarray, episodes: Sequence[Episode]) -> dict[str, dict]:
+    """{first word of an action: figures}, the most frequent first. ``actions``: :attr:`Losses.actions`."""
+    words = [turn.action.split()[0] for episode in episodes for turn in episode.turns]
+    found = {}
+    for word, count in Counter(words).most_common():
+        nats, tokens, likeliest = actions[[other == word for other in words]].T
+        right = float((likeliest == tokens).mean())
+        found[word] = {"actions": count, "loss": float(nats.sum() / tokens.sum()), "right": right}
     return found
 
 
@@ -105,11 +134,24 @@ def told(found: np.ndarray, first: np.ndarray | None, seed: int) -> dict:
 
 
 def table(rows: Sequence[dict]) -> str:
-    """Markdown: a row a policy, a column a split."""
-    return crossed(rows, "policy", "split", _cell)
+    """Markdown: a row a policy, a column a split; then of each split a row a first word, a column a policy."""
+    tables = [crossed(rows, "policy", "split", _cell)]
+    for split in dict.fromkeys(row["split"] for row in rows):
+        of_words = [
+            {"action": f"{word} …", "policy": row["policy"], **figures}
+            for row in rows
+            if row["split"] == split
+            for word, figures in row["by_word"].items()
+        ]
+        tables.append(f"{split}:\n\n{crossed(of_words, 'action', 'policy', _word_cell)}")
+    return "\n\n".join(tables)
 
 
-def _cell(row: dict) -> str:
+def _word_cell(figures: Mapping) -> str:
+    return f"{figures['loss']:.3f} nats, {figures['right']:.1%} of {figures['actions']} right"
+
+
+def _cell(row: Mapping) -> str:
     said = (
         f"{row['action_loss']:.3f} [{row['low']:.3f}, {row['high']:.3f}] nats, {row['action_accuracy']:.1%} of tokens"
     )
@@ -137,8 +179,10 @@ def measured(args: argparse.Namespace) -> dict:
         for name, policy in policies.items():
             print(f"{name} on {len(episodes)} demonstrations of {split}", file=sys.stderr)
             found = losses(policy, episodes)
-            rows.append({"policy": name, "split": split, **told(found, first, args.seed)})
-            first = found if first is None else first
+            figures = told(found.episodes, first, args.seed)
+            words = by_word(found.actions, episodes)
+            rows.append({"policy": name, "split": split, **figures, "by_word": words})
+            first = found.episodes if first is None else first
     return {"rows": rows, "world": world, "seed": args.seed}
 
 

@@ -18,7 +18,8 @@ def test_losses_are_those_of_each_episode_alone(renderer):
     policy = Checkpoint(text_world.small_model(renderer), renderer.tokenizer, renderer, "none")
     episodes = text_world.episodes(4, skill=0.5)
     found = imitation.losses(policy, episodes)
-    for episode, (nats, tokens, likeliest, seen_nats, seen) in zip(episodes, found):
+    actions = iter(found.actions)
+    for episode, (nats, tokens, likeliest, seen_nats, seen) in zip(episodes, found.episodes):
         rendered = renderer.episode(episode.turns)
         ids = torch.tensor([rendered.input_ids])
         with torch.no_grad():
@@ -29,6 +30,24 @@ def test_losses_are_those_of_each_episode_alone(renderer):
         assert tokens == action_L.sum() and seen == (~action_L).sum() and likeliest == right_L[action_L].sum()
         assert nats == pytest.approx(nll_L[action_L].sum(), rel=1e-4)
         assert seen_nats == pytest.approx(nll_L[~action_L].sum(), rel=1e-4)
+        for start, end in zip(rendered.action_starts, rendered.action_ends):
+            whole = slice(start - 1, end)  # an entry is of the token after it
+            of_action, action_tokens, of_likeliest = next(actions)
+            assert (action_tokens, of_likeliest) == (end + 1 - start, right_L[whole].sum())
+            assert of_action == pytest.approx(nll_L[whole].sum(), rel=1e-4)
+    assert next(actions, None) is None
+
+
+def test_actions_are_told_by_their_first_word():
+    episodes = text_world.episodes(4, skill=0.5)
+    words = [turn.action.split()[0] for episode in episodes for turn in episode.turns]
+    actions = np.array([[1.5, 3, 3] if number % 2 else [0.5, 2, 1] for number in range(len(words))])
+    told = imitation.by_word(actions, episodes)
+    assert {word: figures["actions"] for word, figures in told.items()} == {word: words.count(word) for word in words}
+    for word, figures in told.items():
+        of = [tuple(action) for action, other in zip(actions, words) if other == word]
+        assert figures["right"] == pytest.approx(of.count((1.5, 3, 3)) / len(of))
+        assert figures["loss"] == pytest.approx(sum(nats for nats, _, _ in of) / sum(tokens for _, tokens, _ in of))
 
 
 def test_a_policy_held_against_itself_differs_by_nothing_and_a_worse_one_by_what_it_is_worse():
