@@ -12,8 +12,12 @@ THEN="python -m benchmarks.side_by_side textcraft=." \
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run heads-textcraft-8x8 textcraft $one $many "$plan" "$heads" $by -- evaluate@0
 kept=.scratch/experiments/heads
-for with in no two; do
-  [ $with = two ] && set -- "$heads" || set --
+for with in no two two_of_eight; do
+  case $with in
+    no) set -- ;;
+    two) set -- "$heads" ;;
+    two_of_eight) set -- "model.heads={count: 8, previous_token: 2}" ;;
+  esac
   sh experiments/run "heads-households-$with" seed=3 $one "$@" -- sft
   rm -rf "${kept:?}/$with" && mkdir -p $kept
   if [ -d data/checkpoints/policy/0 ]; then cp -rL data/checkpoints/policy/0 $kept/$with; fi
@@ -21,4 +25,4 @@ for with in no two; do
     python -m tasks.evaluate --policy $kept/$with --games data/games --split $split --json
   done
 done
-python -m benchmarks.imitation --policy no=$kept/no --policy two=$kept/two --games data/games
+python -m benchmarks.imitation --policy no=$kept/no --policy two=$kept/two --policy eight=$kept/two_of_eight --games data/games --limit 200
