@@ -17,9 +17,11 @@ and, from the second policy on, ``v_first``: its loss minus the first one's on t
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +43,8 @@ from benchmarks.tables import crossed
 DRAWS = 2000
 """Of the bootstrap over games."""
 PASS_TOKENS = 8192
+WORDS = 12
+"""First words in the table: the most frequent ones."""
 
 
 def demonstrations(games: Sequence[Game], world: str, seed: int) -> list[Episode]:
@@ -99,9 +103,15 @@ def losses(policy: Checkpoint, episodes: Sequence[Episode]) -> Losses:
     return Losses(found, np.column_stack((nats_likeliest[:, 0], tokens, nats_likeliest[:, 1])))
 
 
+def first_word(action: str) -> str:
+    """``click`` of ``click[b07]``; what begins with no letter, such as a calculation, has none."""
+    found = re.match(r"[^\W\d_]+", action)
+    return found[0] if found else "(no word)"
+
+
 def by_word(actions: np.ndarray, episodes: Sequence[Episode]) -> dict[str, dict]:
     """{first word of an action: figures}, the most frequent first. ``actions``: :attr:`Losses.actions`."""
-    words = [turn.action.split()[0] for episode in episodes for turn in episode.turns]
+    words = [first_word(turn.action) for episode in episodes for turn in episode.turns]
     found = {}
     for word, count in Counter(words).most_common():
         nats, tokens, likeliest = actions[[other == word for other in words]].T
@@ -134,14 +144,14 @@ def told(found: np.ndarray, first: np.ndarray | None, seed: int) -> dict:
 
 
 def table(rows: Sequence[dict]) -> str:
-    """Markdown: a row a policy, a column a split; then of each split a row a first word, a column a policy."""
+    """Markdown: a row a policy, a column a split; then of each split a row a frequent first word, a column a policy."""
     tables = [crossed(rows, "policy", "split", _cell)]
     for split in dict.fromkeys(row["split"] for row in rows):
         of_words = [
             {"action": f"{word} …", "policy": row["policy"], **figures}
             for row in rows
             if row["split"] == split
-            for word, figures in row["by_word"].items()
+            for word, figures in islice(row["by_word"].items(), WORDS)
         ]
         tables.append(f"{split}:\n\n{crossed(of_words, 'action', 'policy', _word_cell)}")
     return "\n\n".join(tables)

@@ -38,6 +38,14 @@ def test_losses_are_those_of_each_episode_alone(renderer):
     assert next(actions, None) is None
 
 
+@pytest.mark.parametrize(
+    ("action", "word"),
+    [("take cd 1", "take"), ("click[b07]", "click"), ("search[a b]", "search"), ("3 + 4", "(no word)")],
+)
+def test_a_first_word_ends_where_its_letters_do(action, word):
+    assert imitation.first_word(action) == word
+
+
 def test_actions_are_told_by_their_first_word():
     episodes = text_world.episodes(4, skill=0.5)
     words = [turn.action.split()[0] for episode in episodes for turn in episode.turns]
