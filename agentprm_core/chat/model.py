@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ import torch
 from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from agentprm_core.chat.dialogues import Dialogue
+from agentprm_core.chat.sizes import ChatSize
 from agentprm_core.chat.tokenizer import END, ROLES, train_chat_tokenizer
 from agentprm_core.errors import DataError
 from agentprm_core.improve.sft import SftColumns, SftSettings, sft_objective
@@ -29,34 +29,6 @@ from agentprm_core.worlds.base import ALIKE
 
 LISTENING = 0.3
 """Loss weight of a token that others say."""
-
-
-@dataclass(frozen=True)
-class ChatSize:
-    """How large a model, and how long it is trained."""
-
-    width: int
-    layers: int
-    heads: int
-    kv_heads: int
-    vocabulary: int
-    """At most."""
-    context: int
-    """Tokens that the model can read."""
-    longest: int
-    """Tokens of a dialogue that is learnt from; longer ones are left out."""
-    dialogues: int
-    steps: int
-    batch_tokens: int
-    learning_rate: float
-
-
-SIZES = {
-    "tiny": ChatSize(96, 3, 3, 1, 1024, 4096, 1536, 1500, 250, 4096, 2e-3),
-    "medium": ChatSize(192, 4, 3, 1, 2048, 8192, 1536, 2400, 350, 4096, 1.5e-3),
-    "small": ChatSize(384, 6, 6, 2, 4096, 8192, 1536, 5000, 400, 6144, 1e-3),
-}
-"""``tiny`` is for tests and says next to nothing. ``medium`` plays easy games, ``small`` is the usual one."""
 
 
 def chat_row(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase) -> Row[SftColumns]:

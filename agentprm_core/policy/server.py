@@ -22,10 +22,9 @@ from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import ACT, BOS, END, chat_message, chat_reply, parse_reply
 from agentprm_core.policy.requests import Patience, Requests
 from agentprm_core.policy.sampler import Cost
+from agentprm_core.policy.speech import SPEECH
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import NO_PROMPT, Prompt
-
-SPEECH = {"text": "/completions", "chat": "/chat/completions"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,32 +17,33 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from agentprm_core.arguments import count
 from agentprm_core.chat.dialogues import WORLDS, make_dialogues
-from agentprm_core.chat.model import SIZES, ChatSize, fastest_precision, save_chat_model, train_chat_model
+from agentprm_core.chat.sizes import SIZES, ChatSize
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
-from agentprm_core.policy.models import checkpoint_digest
 from agentprm_core.training.settings import PRECISIONS
 from tasks.frame.quiet import quiet
 
 
 def make(asked: argparse.Namespace) -> dict:
     """Train, write the folder, and return what happened."""
+    import torch  # here: --help does not wait for it
+
+    from agentprm_core.chat.model import fastest_precision, save_chat_model, train_chat_model
+    from agentprm_core.policy.models import checkpoint_digest
+
     if asked.out.exists():
         raise DataError(f"--out: {asked.out} is there already; remove it, or name another folder")
     size = _size(asked)
     torch.set_num_threads(asked.threads)
     dialogues = make_dialogues(asked.worlds, size.dialogues, asked.seed)
+    precision = asked.precision or fastest_precision()
     scratch = asked.out.with_name(f"{asked.out.name}.training")
-    model, tokenizer, metrics = train_chat_model(
-        dialogues, size, precision=asked.precision, seed=asked.seed, scratch=scratch
-    )
+    model, tokenizer, metrics = train_chat_model(dialogues, size, precision=precision, seed=asked.seed, scratch=scratch)
     with atomic_write(asked.out) as folder:
         save_chat_model(model, tokenizer, folder)
-        (folder / "README.md").write_text(_card(asked, size, metrics))
+        (folder / "README.md").write_text(_card(asked, size, precision, metrics))
     shutil.rmtree(scratch, ignore_errors=True)
     last = metrics["curve"][-1]
     return {
@@ -50,7 +51,7 @@ def make(asked: argparse.Namespace) -> dict:
         "digest": checkpoint_digest(asked.out),
         **{name: metrics[name] for name in ("parameters", "vocabulary", "rows", "tokens", "steps")},
         **{name: round(last[name], 4) for name in ("action_loss", "action_accuracy", "observation_loss")},
-        "precision": asked.precision,
+        "precision": precision,
         "seconds": round(metrics["seconds"]),
     }
 
@@ -60,7 +61,7 @@ def _size(asked: argparse.Namespace) -> ChatSize:
     return replace(SIZES[asked.size], **given)
 
 
-def _card(asked: argparse.Namespace, size: ChatSize, metrics: dict) -> str:
+def _card(asked: argparse.Namespace, size: ChatSize, precision: str, metrics: dict) -> str:
     kinds = "\n".join(f"| {kind} | {count} |" for kind, count in metrics["kinds"].items())
     return (
         "# A small chat model of text worlds\n\n"
@@ -68,7 +69,7 @@ def _card(asked: argparse.Namespace, size: ChatSize, metrics: dict) -> str:
         "worlds and of nothing else.\n\n"
         f"Size {asked.size}: {metrics['parameters']:,} parameters, {metrics['vocabulary']:,} tokens, context "
         f"{size.context}. Seed {asked.seed}, {metrics['steps']} steps, {metrics['tokens']:,} tokens read, "
-        f"{asked.precision}.\n\n| dialogues | count |\n|---|---|\n{kinds}\n"
+        f"{precision}.\n\n| dialogues | count |\n|---|---|\n{kinds}\n"
     )
 
 
@@ -84,9 +85,10 @@ def parser(prog: str) -> argparse.ArgumentParser:
     found.add_argument("--steps", type=count, help="of the optimizer (default: the size's)")
     found.add_argument("--seed", type=int, default=1, help="of games, dialogues and weights (default %(default)s)")
     found.add_argument("--threads", type=count, default=2, help="of torch (default %(default)s)")
-    default = fastest_precision()
     found.add_argument(
-        "--precision", choices=PRECISIONS, default=default, help="of training; the default here is %(default)s"
+        "--precision",
+        choices=PRECISIONS,
+        help="of training (default: bfloat16 where this processor has instructions for it, else float32)",
     )
     found.add_argument("--json", action="store_true", help="the last line is one JSON object")
     return found

@@ -125,7 +125,7 @@ def _policy(arguments: argparse.Namespace) -> Checkpoint:
 def _endpoint(arguments: argparse.Namespace, prompt: Prompt):
     from agentprm_core.policy.requests import Patience
     from agentprm_core.policy.server import Endpoint
-    from tasks.commands.standalone import API_KEY
+    from agentprm_core.policy.speech import API_KEY
 
     return Endpoint(
         arguments.server,

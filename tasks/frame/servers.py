@@ -7,12 +7,11 @@ import os
 import re
 
 from agentprm_core.policy.server import Servers
+from agentprm_core.policy.speech import API_KEY
 from tasks.frame.sections import Params
 from tasks.frame.stage import StageError
 
 SERVERS = "AGENTPRM_SERVERS"
-API_KEY = "OPENAI_API_KEY"
-"""The environment's variable with a server's key: a flag would show it to whoever lists processes."""
 _ADDRESS = re.compile(r"https?://[^\s,@]+")
 
 

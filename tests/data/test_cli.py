@@ -1,5 +1,6 @@
 """The console script: one help, nothing imported before it is needed, arguments handed on as they are."""
 
+import ast
 import subprocess
 import sys
 import time
@@ -50,6 +51,13 @@ def test_every_command_has_a_help_under_its_own_name(name):
     done = CliRunner().invoke(cli.group(), [name, "--help"], prog_name="agentprm")
     assert done.exit_code == 0, done.output
     assert done.output.lower().startswith(f"usage: agentprm {name}")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_help_of_no_command_waits_for_torch(name):
+    imported = said(name, "--help").splitlines()[-1]
+    assert not {"torch", "transformers", "mlflow", "prefect", "dvc"} & set(ast.literal_eval(imported))
 
 
 def test_arguments_are_handed_on_as_they_are(monkeypatch):

@@ -8,6 +8,7 @@ from peft import LoraConfig, get_peft_model
 
 from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint, trained_in
+from agentprm_core.policy.speech import API_KEY
 from agentprm_core.prm.model import new_prm
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
@@ -107,7 +108,7 @@ def test_a_search_that_chooses_nothing_is_one_line(checkpoints, monkeypatch):
 
 def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, monkeypatch):
     games = ("--games", checkpoints, "--split", "unseen")
-    monkeypatch.setenv(standalone.API_KEY, "secret")
+    monkeypatch.setenv(API_KEY, "secret")
     with serving() as server:
         server.policy = load_checkpoint(checkpoints / "policy")
         url = f"http://127.0.0.1:{server.server_port}/v1"

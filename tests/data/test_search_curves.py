@@ -10,7 +10,7 @@ from agentprm_core.datasets import read_table
 from agentprm_core.evaluate import OUTCOMES
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search
-from tasks.commands import search_curves
+from tasks.commands import curves, search_curves
 
 SMALL = ("--best-of", "2", "--beams", "1x2,2x2", "--max-turns", "3", "--slots", "8")
 
@@ -65,7 +65,7 @@ def test_another_prior_plays_again_what_it_decides():
     room = {"context": 512, "max_action_tokens": 8, "slots": 8, "cache_mb": 1}
     play = PlaySettings("alfworld", max_turns=3, constrained=True, **room)
     search = Search(decoding("sample"), play, 1.0, prior=0.1)
-    cells, others = (search_curves.plan(["prm"], s, [2], [(2, 2)], 4) for s in (search, replace(search, prior=0.2)))
+    cells, others = (curves.plan(["prm"], s, [2], [(2, 2)], 4) for s in (search, replace(search, prior=0.2)))
     again = [(cell.prm, cell.search.way.method) for cell, other in zip(cells, others, strict=True) if cell != other]
     assert again == [("prm", "best_of_n"), ("prm", "beam"), ("oracle", "best_of_n")]
 

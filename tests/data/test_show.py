@@ -16,7 +16,7 @@ from agentprm_core.opinions import Candidate
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.search.recorded import BACK, ENDED, KEPT, MERGED, Weighed
 from agentprm_core.types import GAMES, LABELS, Episode, Game, Turn
-from tasks.commands import show
+from tasks.commands import show, show_page
 from tasks.report.pages import first_words
 from tasks.report.shown import Branch, Label, Shown, aligned, beside, episode_page, told_apart
 
@@ -145,8 +145,8 @@ def test_a_game_is_found_in_whatever_row_group_it_lies(checkpoints, tmp_path):
     games = [dataclasses.replace(games_of(checkpoints)[0], id=f"g/{number}") for number in range(7)]
     write_table(games_to_table(games), tmp_path / "games.parquet", group=3)
     for game in games:
-        assert show._of_id(tmp_path / "games.parquet", game.id) == [game]
-    assert show._of_id(tmp_path / "games.parquet", "g/7") == []
+        assert show_page._of_id(tmp_path / "games.parquet", game.id) == [game]
+    assert show_page._of_id(tmp_path / "games.parquet", "g/7") == []
 
 
 @pytest.mark.integration

@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentprm_core.chat import dialogues
 from agentprm_core.chat.dialogues import make_dialogues, told
-from agentprm_core.chat.model import LISTENING, SIZES, chat_row, save_chat_model, train_chat_model
+from agentprm_core.chat.model import LISTENING, chat_row, save_chat_model, train_chat_model
+from agentprm_core.chat.sizes import SIZES
 from agentprm_core.chat.tokenizer import train_chat_tokenizer
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import CheckpointError, load_checkpoint, save_checkpoint

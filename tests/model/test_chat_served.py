@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from agentprm_core.chat.dialogues import make_dialogues
-from agentprm_core.chat.model import SIZES, save_chat_model, train_chat_model
+from agentprm_core.chat.model import save_chat_model, train_chat_model
+from agentprm_core.chat.sizes import SIZES
 from agentprm_core.policy.models import load_checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.policy.server import Endpoint, ServerPlayer

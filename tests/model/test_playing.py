@@ -170,7 +170,7 @@ def test_a_tokenizer_cut_in_half_is_one_line(folders, tmp_path):
 @pytest.mark.integration
 def test_showing_a_game_does_not_import_transformers(folders):
     code = (
-        "import sys; from agentprm_core.policy.models import load_checkpoint; import tasks.commands.show;"
+        "import sys; from agentprm_core.policy.models import load_checkpoint; import tasks.commands.show_page;"
         f"load_checkpoint({str(folders['policy'])!r}, plays=True);"
         "heavy = ('transformers', 'torch._dynamo');"
         "print([name for name in sys.modules if name.startswith(heavy)])"

@@ -1,0 +1,99 @@
+"""What ``agentprm evaluate`` measures: a checkpoint, or a policy behind a server, on the games that are named."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from agentprm_core.errors import DataError
+from agentprm_core.evaluate import outcomes_table, summary
+from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world, trained_in
+from agentprm_core.policy.server import Endpoint
+from agentprm_core.policy.speech import API_KEY
+from agentprm_core.search.decoding_config import DecodingConfig
+from agentprm_core.search.playing import PlaySettings, Search, play_games, play_served
+from agentprm_core.types import Episode, Game
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.published import find_games, world_of_games
+from tasks.frame.quiet import quiet
+
+Playing = Callable[[list[Game], Search, int], list[Episode]]
+"""Every game once, in this way, from this seed."""
+_UNBOUNDED_MB = 1 << 20
+"""Here ``--slots`` alone says how many episodes are played at once."""
+
+
+def measured(arguments: argparse.Namespace) -> dict:
+    """One checkpoint on one split, as the command line says. Returns the figures."""
+    start = time.perf_counter()
+    quiet()
+    settle_world(arguments)
+    player, search, play = (_served if arguments.server else _here)(arguments)
+    games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
+    episodes = play(games, search, arguments.seed)
+    constrained = search.settings.constrained
+    label = world_spec(arguments.world).label
+    names = {"iteration": 0, "method": "", "policy": player, "seed": arguments.seed, "constrained": constrained}
+    outcomes = outcomes_table(episodes, games, split=arguments.split, decoding=search.name, label=label, **names)
+    (row,) = summary(outcomes)
+    told = {name: value for name, value in row.items() if name not in ("iteration", "method", "score")}
+    seconds = time.perf_counter() - start
+    return {**told, "max_turns": search.settings.max_turns, "policy": player, "seconds": seconds}
+
+
+def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
+    """The checkpoint's digest, how it is to play, and what plays so."""
+    how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
+    spec = world_spec(arguments.world)
+    policy = load_checkpoint(arguments.policy, plays=True, prompt=spec.prompt, **how)
+    prm = load_checkpoint(arguments.prm, plays=True, kind="prm", **how) if arguments.prm else None
+    for source, checkpoint in ((arguments.policy, policy), (arguments.prm, prm)):
+        if checkpoint is not None:
+            require_world(checkpoint, source, spec.name)
+    sizes = {
+        "best_of_n": {"n": arguments.n},
+        "best_trajectory": {"n": arguments.n},
+        "beam": {"width": arguments.width, "samples": arguments.samples, "path": arguments.path_prior},
+    }
+    try:
+        way = DecodingConfig(arguments.method, **sizes.get(arguments.method, {}))
+    except ValueError as error:
+        raise DataError(f"--method: {error}") from None
+    search = search_from(arguments, policy.model.config.max_position_embeddings, way)
+    return policy.digest, search, partial(play_games, policy, prm)
+
+
+def _served(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
+    """The same of a policy behind a server, by the name it has there. Nobody constrains what it says."""
+    first, *others = arguments.server
+    who = {"prompt": world_spec(arguments.world).prompt, "api_key": os.environ.get(API_KEY), "also": tuple(others)}
+    there = Endpoint(first, arguments.model, arguments.speech, **who)
+    search = search_from(arguments, arguments.context, DecodingConfig(arguments.method))
+    free = replace(search, settings=replace(search.settings, constrained=False))
+    return there.model, free, partial(play_served, there)
+
+
+def settle_world(arguments: argparse.Namespace) -> None:
+    """Fill in what the command line leaves open: the world of the games, else the policy's; and that world's turns."""
+    of_games = arguments.world or world_of_games(arguments.games, arguments.split)
+    arguments.world = of_games or trained_in(arguments.policy) or "alfworld"
+    if arguments.max_turns is None:
+        arguments.max_turns = world_spec(arguments.world).max_turns
+
+
+def search_from(arguments: argparse.Namespace, context: int, way: DecodingConfig) -> Search:
+    """The way of playing that :func:`playing_arguments` say; ``context`` is the model's."""
+    settings = PlaySettings(
+        world=arguments.world,
+        max_turns=arguments.max_turns,
+        context=context if arguments.context is None else arguments.context,
+        max_action_tokens=arguments.max_action_tokens,
+        constrained=not arguments.free,
+        slots=arguments.slots,
+        cache_mb=_UNBOUNDED_MB,
+    )
+    return Search(way, settings, arguments.temperature, arguments.prior)

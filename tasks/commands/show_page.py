@@ -1,0 +1,177 @@
+"""The page that ``agentprm show`` writes: the game, who plays it, and what was recorded of it."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentprm_core.datasets import games_from_table
+from agentprm_core.errors import DataError
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, require_world, trained_in
+from agentprm_core.policy.shipped import PREFIX, is_shipped
+from agentprm_core.search.playing import PlaySettings, Search
+from agentprm_core.types import GAMES, Game
+from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.published import find_games, named_game
+from tasks.commands.play import GENERATED
+from tasks.frame.layout import DATA, SPLITS
+from tasks.frame.quiet import quiet
+from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
+from tasks.report.shown import Shown, episode_page, told_apart
+
+_MB = 2048
+
+
+def shown_page(arguments: argparse.Namespace) -> str:
+    """The page that the command line asks for. Raises what :data:`agentprm_core.errors.EXPECTED` has."""
+    quiet()
+    game = _game(arguments)
+    world = arguments.world or game.world
+    named = {"policy": [_named(p) for p in arguments.policy], "prm": [_named(p) for p in arguments.prm]}
+    data = arguments.campaign / DATA if arguments.campaign else None
+    iteration = _iteration(data, game, arguments.iteration) if data else None
+    if data and not named["prm"] and (last := data / "checkpoints" / "prm" / str(iteration)).exists():
+        named["prm"] = [(f"PRM {iteration}", last)]
+    prms = [_loaded(path, world, "prm") for _, path in named["prm"]]
+    shown = [_played(arguments, game, world, name, path, prms) for name, path in named["policy"]]
+    if data and iteration is not None and len(shown) < 2:
+        shown.insert(0, _rollout(data, iteration, game, world, prms))
+    names = list(told_apart([one.name for one in shown]))
+    shown = [replace(one, name=name) for one, name in zip(shown, names)]
+    return episode_page(game, shown, list(told_apart([name for name, _ in named["prm"]])))
+
+
+def _played(
+    arguments: argparse.Namespace, game: Game, world: str, name: str, path: Path, prms: Sequence[Checkpoint]
+) -> Shown:
+    policy, way = _loaded(path, world, "policy"), arguments.search
+    settings = PlaySettings(
+        world=world,
+        max_turns=arguments.max_turns or world_spec(world).max_turns,
+        context=policy.model.config.max_position_embeddings,
+        max_action_tokens=arguments.max_action_tokens,
+        constrained=not arguments.free,
+        slots=max(way.width, way.n, 1),
+        cache_mb=_MB,
+    )
+    search = Search(way, settings, arguments.temperature, arguments.prior)
+    chooser = prms[0] if way.is_search else None
+    found = look(policy, chooser, prms, [game], search, arguments.seed, name=f"{name}, {search.name}")
+    if game.id not in found:
+        raise DataError(f"{game.id}: {name} did not act: its context of {settings.context} tokens has no room")
+    return found[game.id]
+
+
+def _rollout(data: Path, iteration: int, game: Game, world: str, prms: Sequence[Checkpoint]) -> Shown:
+    """What the campaign recorded: a rollout of the policy before the iteration."""
+    episode = recorded_episode(data, iteration, game.id)
+    before = data / "checkpoints" / "policy" / str(iteration - 1)
+    policy = _loaded(before, world, "policy") if before.exists() else None
+    return Shown(
+        f"rollout of iteration {iteration}, by policy {iteration - 1}",
+        episode,
+        said(policy, prms, episode, constrained=True, scored=None),
+        ending=ending(world, game, episode),
+        labels=labels_of(data, iteration, episode),
+        branches=branches_of(data, iteration, episode),
+    )
+
+
+def _game(arguments: argparse.Namespace) -> Game:
+    """The one that was asked for. Raises DataError, with the nearest ids, where there is none of this id."""
+    root, wanted = arguments.games, arguments.game
+    if root is None:
+        root = (arguments.campaign or Path()) / DATA / "games"
+        if not root.is_dir():
+            if arguments.campaign or not arguments.policy:
+                raise DataError(f"{root}: no games here; give --games, a folder or a table, or --campaign")
+            return _generated(arguments)
+    if not root.exists():
+        raise DataError(f"--games: {root} is not there")
+    tables = [root] if root.is_file() else [root / f"{split}.parquet" for split in _splits(arguments.split)]
+    tables = [table for table in tables if table.exists()]
+    if not tables and not arguments.split:
+        raise DataError(f"{root}: no tables of games in it; for published games give --split too")
+    games = [game for table in tables for game in _of_id(table, wanted)]
+    published = [] if tables else find_games(arguments.world or "alfworld", root, arguments.split)
+    games += [game for game in published if game.id == wanted]
+    if not games:
+        ids = [game.id for game in published] + [i for table in tables for i in _ids(table)]
+        near = difflib.get_close_matches(wanted, ids, 3, 0)
+        raise DataError(f"--game: {wanted!r} is not one of the {len(ids)} games; nearest: {', '.join(near)}")
+    return games[0]
+
+
+def _generated(arguments: argparse.Namespace) -> Game:
+    """One of those that ``agentprm play`` shows under the same seed."""
+    policy = _named(arguments.policy[0])[1]
+    spec, split = world_spec(arguments.world or trained_in(policy) or "alfworld"), arguments.split or "unseen"
+    where = f"the {GENERATED} games that are generated of {spec.name}, {split}, seed {arguments.seed} (--games: others)"
+    return named_game(spec.generate(GENERATED, arguments.seed, split), arguments.game, where)
+
+
+def _splits(split: str | None) -> Sequence[str]:
+    return SPLITS if split is None else (split,)
+
+
+def _of_id(table: Path, wanted: str) -> list[Game]:
+    """The games of a table with this id, without reading all others."""
+    rows, first = [number for number, game in enumerate(_ids(table)) if game == wanted], 0
+    found: list[Game] = []
+    with pq.ParquetFile(table) as file:  # not by a filter: pyarrow imports pandas to make one
+        for group in range(file.num_row_groups):
+            end = first + file.metadata.row_group(group).num_rows
+            if own := [row - first for row in rows if first <= row < end]:
+                read = file.read_row_group(group, GAMES.names).select(GAMES.names).cast(GAMES)
+                found += [game for row in own for game in games_from_table(read.slice(row, 1))]
+            first = end
+    return found
+
+
+def _ids(table: Path) -> list[str]:
+    """Of a table of games. Raises DataError for a file that is none."""
+    try:
+        with pq.ParquetFile(table) as file:
+            if not (missing := {*GAMES.names} - {*file.schema_arrow.names}):
+                return file.read(["game_id"])["game_id"].to_pylist()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{table}: cannot be read as a table of games: {error}") from error
+    raise DataError(f"{table}: lacks the columns {', '.join(sorted(missing))}")
+
+
+def _iteration(data: Path, game: Game, asked: int | None) -> int:
+    """The iteration whose rollouts have the game: the one asked for, or the last."""
+    done = sorted((int(path.name) for path in (data / "rollouts").glob("[0-9]*")), reverse=True)
+    for iteration in [asked] if asked is not None else done:
+        try:
+            recorded_episode(data, iteration, game.id)
+        except DataError:
+            continue
+        return iteration
+    which = f"iteration {asked}" if asked is not None else f"iterations {', '.join(map(str, sorted(done))) or 'none'}"
+    raise DataError(f"--game: {game.id} was not played in the rollouts of {data} ({which}); leave out --campaign")
+
+
+def _loaded(path: Path, world: str, kind: str) -> Checkpoint:
+    """A checkpoint that may play in this world. Raises DataError for one that was trained in another."""
+    spec = world_spec(world)
+    loaded = load_checkpoint(path, plays=True, kind=kind, prompt=spec.prompt)
+    require_world(loaded, path, spec.name)
+    return loaded
+
+
+def _named(value: str) -> tuple[str, Path]:
+    """``NAME=FOLDER``, a folder, which is named after its last two parts, or ``shipped:NAME``."""
+    name, equals, path = value.partition("=")
+    if equals:
+        return name, Path(path)
+    if is_shipped(value):
+        return value.removeprefix(PREFIX), Path(value)  # short: it labels bars
+    parts = Path(value).resolve().parts[-2:]
+    return " ".join(parts).replace("prm ", "PRM "), Path(value)
