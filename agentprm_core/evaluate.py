@@ -139,8 +139,8 @@ def outcomes_table(
     label: Callable[[Game], str] = attrgetter("kind"),
 ) -> pa.Table:
     """Rows of :data:`OUTCOMES`, one an episode, sorted by game. The episodes carry ``cost`` and ``world_steps``, as the
-    searches leave them. ``scores``: {game: score}. ``label``: what success is broken down by
-    (:meth:`agentprm_core.worlds.WorldSpec.label`).
+    searches leave them. ``scores``: {game: score}; a game that is not in it has none. ``label``: what success is broken
+    down by (:meth:`agentprm_core.worlds.WorldSpec.label`).
 
     Raises ValueError unless each game was played once.
     """
@@ -156,7 +156,7 @@ def outcomes_table(
         "actions": [e.length for e in played],
         "inadmissible": [sum(not turn.valid for turn in e.turns) for e in played],
         "truncated": [e.truncated for e in played],
-        "score": [scores[e.game_id] if scores is not None else None for e in played],
+        "score": [(scores or {}).get(e.game_id) for e in played],
     }
     columns |= {name: [getattr(e.extra["cost"], name) for e in played] for name in TOKENS}
     columns["world_steps"] = [e.extra["world_steps"] for e in played]
@@ -173,7 +173,7 @@ def summary(outcomes: pa.Table) -> list[dict]:
 
     ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_reward``,
     ``mean_actions`` (lost games count their turn limit), ``inadmissible`` (share of all actions), ``truncated`` (share
-    of games), ``score`` (mean, or None), :data:`COMPUTE` (mean a game) and ``by_kind``
+    of games), ``score`` (mean of those that have one, or None), :data:`COMPUTE` (mean a game) and ``by_kind``
     ({kind of task: {games, success}}).
 
     Sorted by :data:`ROW_KEY`.
@@ -188,6 +188,7 @@ def _measure(rows: list[dict]) -> dict:
     won = [row["won"] for row in rows]
     low, high = wilson(sum(won), len(won))
     actions = sum(row["actions"] for row in rows)
+    scores = [row["score"] for row in rows if row["score"] is not None]
     return {
         "games": len(rows),
         "success": float(np.mean(won)),
@@ -197,7 +198,7 @@ def _measure(rows: list[dict]) -> dict:
         "mean_actions": actions / len(rows),
         "inadmissible": sum(row["inadmissible"] for row in rows) / max(actions, 1),
         "truncated": float(np.mean([row["truncated"] for row in rows])),
-        "score": None if rows[0]["score"] is None else float(np.mean([row["score"] for row in rows])),
+        "score": float(np.mean(scores)) if scores else None,
         **{name: float(np.mean([row[name] for row in rows])) for name in COMPUTE},
         "by_kind": {
             kind: {"games": len(of_kind), "success": float(np.mean(of_kind))}

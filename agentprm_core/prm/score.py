@@ -47,15 +47,17 @@ def score_actions(
 
 @torch.no_grad()  # not inference_mode: a sharded model that scores while it is trained keeps what it gathers
 def score_rows(prm: PreTrainedModel, rows: Sequence[Row[ScoreColumns]], batch_tokens: int) -> list[np.ndarray]:
-    """Q_φ where each row ``is_scored``, in order."""
+    """Q_φ where each row ``is_scored``, in order. A row may be empty."""
     training = prm.training
     prm.eval()
-    scores: list[np.ndarray] = []
+    scores = [np.empty(0, np.float32) for _ in rows]
+    filled = [number for number, row in enumerate(rows) if len(row)]  # an episode without an action has no token
     with packed_attention(prm):
-        for numbers in cut(range(len(rows)), [len(row) for row in rows], batch_tokens):
+        for numbers in cut(filled, [len(row) for row in rows], batch_tokens):
             batch = pack([rows[i] for i in numbers]).to(prm.device)
             q_M = action_logits(prm, batch).sigmoid()
             counts = torch.bincount(batch.row[batch.columns.is_scored > 0], minlength=len(numbers))
-            scores += [q.cpu().numpy() for q in q_M.split(counts.tolist())]
+            for i, q in zip(numbers, q_M.split(counts.tolist())):
+                scores[i] = q.cpu().numpy()
     prm.train(training)
     return scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -176,7 +177,8 @@ def play_trajectories(policy: Checkpoint, games: Sequence[Game], search: Search,
 
 
 def best_of_each_game(played: Sequence[Episode], prm: Checkpoint) -> list[Episode]:
-    """Of each game the episode whose last action scores best, at the cost of all; sorted by id."""
+    """Of each game the episode whose last action scores best, at the cost of all; sorted by id. One without an action,
+    whose first observation fills the context, comes last."""
     played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
     scored = score_episodes(prm.model, prm.renderer, played, _SCORING_TOKENS)
     cost: dict[str, Cost] = {}
@@ -185,7 +187,7 @@ def best_of_each_game(played: Sequence[Episode], prm: Checkpoint) -> list[Episod
         steps[episode.game_id] += episode.length
         read = Cost(prm_read=len(prm.renderer.episode(episode.turns).input_ids))
         cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
-    best = best_trajectories(played, [q_T[-1] for q_T in scored])
+    best = best_trajectories(played, [float(q_T[-1]) if len(q_T) else -math.inf for q_T in scored])
     return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]
 
 
@@ -220,9 +222,9 @@ def play_served(endpoint: Endpoint, games: Sequence[Game], search: Search, seed:
 
 
 def mean_scores(prm: Checkpoint, episodes: Sequence[Episode]) -> dict[str, float]:
-    """{game: mean Q_φ of the episode's actions}."""
+    """{game: mean Q_φ of the episode's actions}, without the episodes that have none."""
     scored = score_episodes(prm.model, prm.renderer, episodes, _SCORING_TOKENS)
-    return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored)}
+    return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored) if len(q_T)}
 
 
 def chooser(
