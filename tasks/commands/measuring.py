@@ -86,7 +86,7 @@ def settle_world(arguments: argparse.Namespace) -> None:
 
 
 def search_from(arguments: argparse.Namespace, context: int, way: DecodingConfig) -> Search:
-    """The way of playing that :func:`playing_arguments` say; ``context`` is the model's."""
+    """The way of playing that :func:`tasks.commands.standalone.playing_arguments` say; ``context`` is the model's."""
     settings = PlaySettings(
         world=arguments.world,
         max_turns=arguments.max_turns,
