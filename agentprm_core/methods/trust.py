@@ -21,7 +21,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.evaluate import Paired, paired_test
 from agentprm_core.methods.base import Given
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.prm.ranking import in_short
+from agentprm_core.prm.ranking import FEWEST_GAMES, in_short
 from agentprm_core.search.decoding_config import LIKELIHOOD, DecodingConfig, decoding
 from agentprm_core.search.playing import play_games
 from agentprm_core.types import Game
@@ -120,5 +120,6 @@ def _measured(ranking: Mapping) -> str:
         return "no held-out state has two actions whose measured returns differ by more than the margin"
     return (
         f"it orders {ranking['accuracy']:.0%} [{ranking['accuracy_low']:.0%}, {ranking['accuracy_high']:.0%}] of "
-        f"{ranking['pairs']} pairs at {ranking['states']} held-out states as their returns do"
+        f"{ranking['pairs']} pairs at {ranking['states']} states of {ranking['games']} held-out games as their "
+        "returns do" + (f"; fewer than {FEWEST_GAMES} games cannot tell" if ranking["games"] < FEWEST_GAMES else "")
     )

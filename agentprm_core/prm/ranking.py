@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MARGIN = 0.2
 """Pairs of actions whose measured returns differ by no more do not decide whether a PRM ranks: the standard error of
 the difference of two means of six plays is about this much."""
+FEWEST_GAMES = 6
+"""With fewer the bootstrap cannot tell: where they happen to agree its interval has no width, and all of five games do
+so by chance more often than in 2.5 % of cases (½⁵)."""
 _RESAMPLES = 2000
 
 
@@ -121,7 +124,7 @@ def ranking_accuracy(
             games; None: every state is of a game of its own.
 
     Returns:
-        ``states`` and ``pairs`` compared by all plays; ``accuracy``; ``half_accuracy`` and ``ceiling`` over
+        ``games``, ``states`` and ``pairs`` compared by all plays; ``accuracy``; ``half_accuracy`` and ``ceiling`` over
         ``half_pairs``, the mean number of pairs of a half; each share with its 95 % bootstrap interval over games
         (``accuracy_low``, ``accuracy_high`` …), None without a pair or a second play; and ``better_than_chance``, see
         :func:`better_than_chance`.
@@ -132,7 +135,9 @@ def ranking_accuracy(
     states, game_S = _by_state(state_N, return_NR, score_N, game_N)
     whole_S2 = np.array([_in_order(_mean(of), score, margin) for of, score in states], np.float64).reshape(-1, 2)
     half_S3 = np.array([_halves_in_order(of, score, margin) for of, score in states], np.float64).reshape(-1, 3)
-    figures = {"states": int((whole_S2[:, 1] > 0).sum()), "pairs": int(whole_S2[:, 1].sum())}
+    compared_S = whole_S2[:, 1] > 0
+    figures = {"games": len(np.unique(game_S[compared_S])), "states": int(compared_S.sum())}
+    figures |= {"pairs": int(whole_S2[:, 1].sum())}
     figures |= shares({"accuracy": whole_S2[:, 0]}, whole_S2[:, 1], game_S, seed)
     figures |= {"half_pairs": float(half_S3[:, 2].sum())}
     figures |= shares({"half_accuracy": half_S3[:, 0], "ceiling": half_S3[:, 1]}, half_S3[:, 2], game_S, seed)
@@ -194,8 +199,8 @@ def choice_gain(
 
 
 def better_than_chance(figures: dict) -> bool:
-    """Whether the whole interval of the accuracy lies above ½. Too few pairs to tell is no."""
-    return figures["accuracy_low"] is not None and figures["accuracy_low"] > 0.5
+    """Whether the whole interval of the accuracy lies above ½. Pairs of fewer than :data:`FEWEST_GAMES` games: no."""
+    return figures["games"] >= FEWEST_GAMES and figures["accuracy_low"] > 0.5
 
 
 def _by_state(

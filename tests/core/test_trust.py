@@ -48,7 +48,7 @@ class Scores:
         return worth if self._right else -worth
 
 
-RANKING = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs": 90, "states": 30}
+RANKING = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs": 90, "states": 30, "games": 25}
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -118,7 +118,8 @@ def test_only_a_gain_beyond_chance_passes_and_is_reported(tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     ("measured", "said"),
     [
-        ({}, r"it orders 50% \[41%, 60%\] of 90 pairs at 30 held-out states"),
+        ({}, r"it orders 50% \[41%, 60%\] of 90 pairs at 30 states of 25 held-out games as their returns do\. A"),
+        ({"games": 5}, r"it orders .* of 5 held-out games as their returns do; fewer than 6 games cannot tell\. A"),
         ({"accuracy": None, "accuracy_low": None}, "no held-out state has two actions whose measured returns differ"),
     ],
 )

@@ -27,7 +27,7 @@ from tests.core.given import given
 from tests.flows.test_inverse_stages import write_params, write_policy
 from tests.model import text_world
 
-RANKING = {"accuracy": 0.58, "accuracy_low": 0.48, "accuracy_high": 0.68, "pairs": 184, "states": 90}
+RANKING = {"accuracy": 0.58, "accuracy_low": 0.48, "accuracy_high": 0.68, "pairs": 184, "states": 90, "games": 80}
 SAID = "PRM 1 was refused (58 % [48, 68] of 184 pairs): policy 1 is policy 0"
 
 
@@ -65,7 +65,7 @@ def test_the_policy_stays_and_everybody_is_told(project, method, tmp_path, capsy
     project(*method)
     run("collect", collect, gated=True)
     said = capsys.readouterr().out
-    assert "ranks actions no better than chance: it orders 58% [48%, 68%] of 184 pairs at 90 held-out states" in said
+    assert "ranks actions no better than chance: it orders 58% [48%, 68%] of 184 pairs at 90 states of 80" in said
     assert f"Nothing is collected. {SAID}" in said and "gate passed, 3 expectations" in said
     refusal = refusal_of(layout.collected(1))
     assert str(refusal) == SAID and refusal.prm == checkpoint_digest(layout.prm(1))

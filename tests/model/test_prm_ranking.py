@@ -54,6 +54,16 @@ def test_the_interval_covers_one_half_for_random_scores_nearly_always():
     assert inside >= 34
 
 
+@pytest.mark.parametrize(("games", "better"), [(1, False), (5, False), (6, True)])
+def test_a_few_games_that_agree_are_not_better_than_chance(games, better):
+    """Six coins fall alike, heads up, in less than 2.5 % of cases."""
+    state = np.repeat(np.arange(games), 2)
+    won = np.tile([[0.0], [1.0]], (games, 1))
+    figures = ranking_accuracy(state, won, won[:, 0], seed=0)
+    assert (figures["games"], figures["accuracy_low"]) == (games, 1.0)
+    assert figures["better_than_chance"] is better
+
+
 def test_nothing_to_compare_is_not_better_than_chance():
     alone = (["a", "b"], np.array([[0.1, 0.2], [0.9, 0.8]]), np.array([0.1, 0.9]))
     figures = ranking_accuracy(*alone, seed=0)
