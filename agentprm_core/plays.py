@@ -158,8 +158,8 @@ def branches(
     return pa.concat_tables(tables).sort_by(order).combine_chunks()  # the same bytes, however it was sliced
 
 
-def play_figures(episodes: Sequence[Episode], tried: pa.Table, max_turns: int) -> dict:
-    """What the rollouts came to."""
+def play_figures(episodes: Sequence[Episode], tried: pa.Table, most_turns: Mapping[str, int]) -> dict:
+    """What the rollouts came to. ``most_turns``: {game: actions that an episode of it may have}."""
     turns = [turn for episode in episodes for turn in episode.turns[episode.start :]]
     branched = tried.to_pylist()
     states = {(row["game_id"], row["episode"], row["turn"]) for row in branched}
@@ -171,7 +171,7 @@ def play_figures(episodes: Sequence[Episode], tried: pa.Table, max_turns: int) -
         "mean_reward": sum(episode.reward for episode in episodes) / len(episodes),
         "mean_actions": sum(episode.length for episode in episodes) / len(episodes),
         "inadmissible": sum(not turn.valid for turn in turns) / len(turns),
-        "truncated": sum(not e.won and e.length < max_turns for e in episodes) / len(episodes),
+        "truncated": sum(not e.won and e.length < most_turns[e.game_id] for e in episodes) / len(episodes),
         "branch_states": len(states),
         "branch_plays": tried.num_rows,
         "episodes_played": len(episodes) + len(branched),
@@ -185,8 +185,8 @@ def _starts(plays: Plays, games: Sequence[Game], demos: Mapping[str, Episode]) -
     resets = plays.share(explore.resets, "resets") if isinstance(explore, Resets) else 0
     for start in starts(games, plays.episodes_per_game, plays.seed):
         if start.index < resets and start.game.id in demos:
-            actions = [turn.action for turn in demos[start.game.id].turns]
-            length = random.Random(start.seed).randrange(1 + most_replayed(len(actions), plays.settings.max_turns))
+            actions, most = [turn.action for turn in demos[start.game.id].turns], plays.settings.turns(start.game)
+            length = random.Random(start.seed).randrange(1 + most_replayed(len(actions), most))
             start = replace(start, actions=tuple(actions[:length]))
         yield start
 

@@ -194,7 +194,7 @@ def labels_suite(labels: pa.Table, turns: int, replayed: int = 0) -> list[Check]
 
 
 def inverse_suite(rows: pa.Table) -> list[Check]:
-    """Turns of experts and of learners: each once, each with a next action but the last, both classes as heavy."""
+    """Turns of experts and of learners: each once, each with a next action but the last, both classes on each side."""
     table = pl.DataFrame(rows.drop_columns(["action", "next_reason"]))
     frame = table.select(
         "dataset", *TURN, "split", "weight", open=pl.col("next_action").is_null() != pl.col("terminal")

@@ -57,7 +57,7 @@ def work(stage: Stage) -> None:
         folder.mkdir()
         write_table(table, folder / layout.episodes(stage.iteration).name)
         write_table(tried, folder / layout.branches(stage.iteration).name)
-    stage.report(play_figures(episodes, tried, params.env.max_turns) | overlap)
+    stage.report(play_figures(episodes, tried, {game.id: play.turns(game) for game in games}) | overlap)
     stage.wrote(layout.rollouts(stage.iteration))
 
 

@@ -111,8 +111,9 @@ def assemble_inverse(
     On expert turns a' is not the expert's but the current policy's: ``resampled`` is of :data:`RESAMPLED`, one action
     for the state of each expert turn but the first. It is joined by name, so no row can slip against another. On
     learner turns a' is what the learner did next. D⁻ accumulates: pass the rollouts of all iterations so far in
-    ``learner``. Both classes weigh the same on each side of the split. ``lost_only`` leaves the learners' won episodes
-    out, and is all that reads an outcome. ``cut``: where every episode is cut before anything else is read of it.
+    ``learner``. On each side of the split the classes weigh as if they had as many episodes. ``lost_only`` leaves the
+    learners' won episodes out, and is all that reads an outcome. ``cut``: where every episode is cut before anything
+    else is read of it.
 
     Raises:
         FileNotFoundError: no shards.

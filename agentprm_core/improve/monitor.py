@@ -2,7 +2,7 @@
 
 Every few steps of an update the policy is looked at (:mod:`agentprm_core.improve.watch`): on the same states, with the
 same random numbers, and where games may be played, on the same games. So all comparisons are paired, by the episode or
-game they come from, and a signal fires where the PRM's own score has not fallen and a difference lies
+game they come from, and a signal fires where the PRM's own opinion has not fallen and a difference lies
 :data:`STANDARD_ERRORS` from none:
 
 - ``audit``: another PRM, trained on other games, likes the actions less than at the look it liked best.
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+GAMMA = 0.95
+"""Discount of the returns that beliefs are compared with."""
 STANDARD_ERRORS = 3.0
 """How far from none a difference has to be. Three signals at a handful of looks are one or two dozen tests."""
 SIGNALS = ("audit", "unrealised", "repeated")
@@ -105,7 +107,8 @@ def signals(looks: Sequence[Look]) -> list[str]:
     if len(now.returned):
         best = max(before, key=lambda look: np.mean(look.returned))
         trust = _standard_errors(_over(best), _over(now))
-        if _gain(best.returned, now.returned) <= 0 and trust > STANDARD_ERRORS:
+        rose = _gain(best.believed, now.believed) > 0 and _gain(best.returned, now.returned) <= 0
+        if rose and trust > STANDARD_ERRORS:
             found.append("unrealised")
     first = before[0]
     if _gain(first.score, now.score) >= 0 and _standard_errors(first.repeated, now.repeated) > STANDARD_ERRORS:

@@ -3,7 +3,7 @@ outcome may be read, those that end as demonstrations do, or those that ended ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,16 +61,17 @@ def expert_like(
     return _distinct(kept)
 
 
-def ended_early(episodes: Sequence[Episode], max_turns: int) -> list[Episode]:
-    """Episodes that ended before ``max_turns`` actions, the first of those that did the same in the same game. Neither
-    an outcome nor a PRM is read: the control of what :func:`expert_like` keeps, in a world that ends an episode when it
-    is won. A world that ends lost episodes too, or a context that is full, ends others early.
+def ended_early(episodes: Sequence[Episode], most_turns: Mapping[str, int]) -> list[Episode]:
+    """Episodes that ended before they had all the actions of ``most_turns`` ({game: actions}), the first of those that
+    did the same in the same game. Neither an outcome nor a PRM is read: the control of what :func:`expert_like` keeps,
+    in a world that ends an episode when it is won. A world that ends lost episodes too, or a context that is full, ends
+    others early.
 
     Raises DataError where there is none.
     """
-    kept = [episode for episode in episodes if episode.length < max_turns]
+    kept = [episode for episode in episodes if episode.length < most_turns[episode.game_id]]
     if not kept:
-        raise DataError(f"none of the {len(episodes)} episodes ended before {max_turns} actions: nothing to imitate")
+        raise DataError(f"none of the {len(episodes)} episodes ended before its last action: nothing to imitate")
     return _distinct(kept)
 
 

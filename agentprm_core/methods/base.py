@@ -127,6 +127,11 @@ class Given:
     def training_games(self) -> list[Game]:
         return games_from_table(read_table(self.folders.games, GAMES))
 
+    @cached_property
+    def most_turns(self) -> dict[str, int]:
+        """{training game: actions that an episode of it may have}."""
+        return {game.id: self.play.turns(game) for game in self.training_games}
+
     def _player(self, folder: Path, kind: str = "policy") -> Checkpoint:
         dtype = playing_dtype(self.hardware.precision)
         return load_checkpoint(folder, kind=kind, device=self.device, dtype=dtype)

@@ -25,7 +25,7 @@ Departs from paper A, whose update is online DPO (:mod:`agentprm_core.methods.on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,6 +76,10 @@ class Config(UpdateConfig):
             raise ValueError(f"search: {error}") from None
         if not way.is_search:
             raise ValueError(f"search: {self.search!r} is not allowed: a search, as beam_1x16")
+        if way.method == "lookahead":
+            raise ValueError(
+                f"search: {self.search!r} is not allowed: a campaign trains no world model to look ahead in"
+            )
 
 
 def collect(config: Config, given: Given) -> Collected:
@@ -107,20 +111,20 @@ def collect(config: Config, given: Given) -> Collected:
 def update(config: Config, given: Given) -> Updated:
     """Imitation of the episodes that are kept."""
     searched = list(episodes_from_table(read_table(given.folders.collected, EPISODES)))
-    max_turns, figures = given.play.max_turns, {}
+    figures = {}
     if config.keeps == "won":
         chosen = successes(searched)
     elif config.keeps == "ended_early":
-        chosen = ended_early(searched, max_turns)
+        chosen = ended_early(searched, given.most_turns)
     elif config.keeps == "expert_like_cut":
-        cut = Cut(max_turns, given.campaign_seed)
+        cut = Cut(given.most_turns, given.campaign_seed)
         demos = [cut.episode(demo, DEMONSTRATIONS) for demo in _probed(given)]
         parts = [cut.episode(episode, f"{SEARCHED} {given.iteration}") for episode in searched]
         chosen = _expert_like(given, parts, demos)
         figures["mean_actions_imitated"] = sum(episode.length for episode in chosen) / len(chosen)
     else:
         chosen = _expert_like(given, searched, _probed(given))
-        figures |= knows_an_end(searched, chosen, max_turns)
+        figures |= knows_an_end(searched, chosen, given.most_turns)
     updated = imitate(config, given, chosen, config.replay)
     return Updated(updated.model, updated.figures | figures)
 
@@ -133,10 +137,15 @@ def _expert_like(given: Given, searched: Sequence[Episode], demos: Sequence[Epis
     return expert_like(searched, demos, given.prm.model, given.prm.renderer, given.hardware.pass_tokens)
 
 
-def knows_an_end(searched: Sequence[Episode], alike: Sequence[Episode], max_turns: int) -> dict[str, int]:
-    """Episodes that ended because no action was left, and how many of them are imitated: a PRM that knows how an
-    expert ends takes nearly none of them for its own. Outcomes are not read, and nothing is left out."""
-    out, out_alike = (sum(episode.length >= max_turns for episode in some) for some in (searched, alike))
+def knows_an_end(
+    searched: Sequence[Episode], alike: Sequence[Episode], most_turns: Mapping[str, int]
+) -> dict[str, int]:
+    """Episodes that ended because no action of ``most_turns`` ({game: actions}) was left, and how many of them are
+    imitated: a PRM that knows how an expert ends takes nearly none of them for its own. Outcomes are not read, and
+    nothing is left out."""
+    out, out_alike = (
+        sum(episode.length >= most_turns[episode.game_id] for episode in some) for some in (searched, alike)
+    )
     if out_alike > _MOST_OUT_OF_ACTIONS * out:
         print(
             f"{out_alike} of the {out} episodes that ran out of actions are imitated as ending like demonstrations: "

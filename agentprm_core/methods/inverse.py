@@ -2,10 +2,10 @@
 
 **What it learns from.** The turns of experts D⁺ (the demonstrations) and of learners D⁻ (the rollouts of all iterations
 so far). With the implicit reward r(s,a) = Q(s,a) − γ E_{a'~π}[Q(s',a')], experts' turns should earn more than
-learners'. On D⁺ the next action a' is resampled from π_{i−1}; on D⁻ it is what the learner did. Both classes weigh the
-same. With ``negatives: lost`` the learners' turns are those of lost episodes alone (ours). An episode that was won
-holds much that the expert would have done, and else the PRM is told that all of it is the learner's. That reads
-outcomes.
+learners'. On D⁺ the next action a' is resampled from π_{i−1}; on D⁻ it is what the learner did. Weights give the two
+classes as many episodes. With ``negatives: lost`` the learners' turns are those of lost episodes alone (ours). An
+episode that was won holds much that the expert would have done, and else the PRM is told that all of it is the
+learner's. That reads outcomes.
 
 **How it learns.** BCE(σ(Q(s,a) − γ Q(s',a')), expert?), and Q(s,a) alone at the last turn. Gradients run through both
 Q.
@@ -97,7 +97,7 @@ def train(config: Config, given: Given) -> TrainedPrm:
 
 
 def _cut(config: Config, given: Given) -> Cut | None:
-    return Cut(given.play.max_turns, given.campaign_seed) if config.ends == "cut" else None
+    return Cut(given.most_turns, given.campaign_seed) if config.ends == "cut" else None
 
 
 def inverse_episodes(config: Config, given: Given) -> Sides:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from agentprm_core.config import Count, CountOrNone, Range
+from agentprm_core.improve.monitor import GAMMA
 from agentprm_core.improve.online_dpo import DpoSettings, new_proposer
 from agentprm_core.improve.watch import Probe, Returns, Watch
 from agentprm_core.methods.base import Given
@@ -22,9 +23,6 @@ from agentprm_core.prm.model import likelihood_weight, new_prm
 from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.rollout import play, starts
 from agentprm_core.types import Episode
-
-_GAMMA = 0.95
-"""Discount of the returns that beliefs are compared with."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Monitor:
 
 def watch(monitor: Monitor, given: Given, settings: DpoSettings) -> list[Watch]:
     """The callback of the update that is to be watched. Make it before training: the policy is π_{i−1} then."""
-    _, held_out = labelled_sides(given, gamma=_GAMMA, outcome="binary")
+    _, held_out = labelled_sides(given, gamma=GAMMA, outcome="binary")
     first = {item.episode.game_id: item.episode for item in reversed(held_out)}
     ids = sorted(first)
     probe = Probe(
@@ -82,4 +80,4 @@ def _played(given: Given, ids: Sequence[str]) -> dict:
     def again() -> list[Episode]:
         return list(play(given.play.sampler(given.trainee, given.temperature), begun, **given.play.worlds))
 
-    return {"play": again, "returns": Returns(_GAMMA, "binary")}
+    return {"play": again, "returns": Returns(GAMMA, "binary")}

@@ -29,6 +29,7 @@ from agentprm_core.search.scorer import PrmScorer, Scorer
 from agentprm_core.search.scorers import Materials, scorer_of
 from agentprm_core.search.world_model import LearntModel
 from agentprm_core.types import Episode, Game
+from agentprm_core.worlds import world_spec
 
 MAX_OBSERVATION_TOKENS = 128
 """Of an imagined observation."""
@@ -69,6 +70,10 @@ class PlaySettings:
                 "lower the width"
             )
         return seats
+
+    def turns(self, game: Game) -> int:
+        """Actions that an episode of ``game`` may have: in a mixture its world may allow fewer than ``max_turns``."""
+        return world_spec(self.world).turns(game, self.max_turns)
 
     def context_of(self, policy: Checkpoint) -> int:
         return min(self.context, policy.model.config.max_position_embeddings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentprm_core.improve.monitor import GAMMA
 from agentprm_core.plays import Bonus, Resets, Steered
 from agentprm_core.policy.starting import PublishedModel
 from agentprm_core.search.decoding_config import decoding
@@ -79,8 +80,15 @@ def _labels(params: Params) -> Iterator[Odd]:
     if shaping and (branch.train_states or branch.random_states):
         allowed = "null, or set rollout.branch.train_states and random_states to 0: their values are not shaped"
         yield "critic.shaping", shaping.kind, allowed
-    if params.critic.name == "inverse" and getattr(params.method, "monitor", None):
+    if not getattr(params.method, "monitor", None):
+        return
+    if params.critic.name == "inverse":
         yield "method.monitor", "a monitor", "null with critic inverse: it compares with labels, and there are none"
+    if getattr(params.critic, "outcome", "binary") == "signed":
+        yield "method.monitor", "a monitor", "null with critic.outcome signed: it compares with returns between 0 and 1"
+    if getattr(params.critic, "gamma", GAMMA) != GAMMA:
+        allowed = f"null unless critic.gamma is {GAMMA}: that is the discount of the returns that it compares with"
+        yield "method.monitor", "a monitor", allowed
 
 
 def _keeps(params: Params) -> Iterator[Odd]:

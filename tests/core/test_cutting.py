@@ -1,6 +1,7 @@
 """Episodes cut at a drawn length: the draw looks at no episode, and nothing after the cut is read."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ from agentprm_core.credit.expert_and_learner import RESAMPLED, assemble_inverse
 from agentprm_core.types import Episode, Turn
 from tests.core.corridor import table
 
-CUT = Cut(max_turns=6, seed=1)
+CUT = Cut(defaultdict(lambda: 6), seed=1)
 NAMES = [(f"game {n}", k) for n in range(30) for k in (0, 1)]
 
 
@@ -26,7 +27,7 @@ def episode(length: int, start: int = 0, index: int = 0) -> Episode:
 @given(st.integers(1, 40), st.integers(0, 39), st.integers(0, 99), st.integers(1, 40))
 def test_a_decided_turn_stays_and_no_more_than_the_episode_may_have(most, start, index, length):
     start = min(start, most - 1, length - 1)
-    cut = Cut(most, seed=3)
+    cut = Cut({"game": most}, seed=3)
     kept = cut.episode(episode(length, start, index), 1)
     assert start < cut.length(1, "game", index, start) <= most
     assert start < kept.length == min(length, cut.length(1, "game", index, start))
@@ -39,7 +40,7 @@ def test_lengths_are_even_and_say_nothing_of_each_other():
     assert set(counts) == {1, 2, 3, 4, 5, 6} and all(abs(count / 6000 - 1 / 6) < 0.02 for count in counts.values())
     both = Counter(zip(drawn[:3000], drawn[3000:]))
     assert all(abs(count / 3000 - 1 / 36) < 0.015 for count in both.values()) and len(both) == 36
-    assert drawn != [Cut(6, seed=2).length(dataset, f"game {n}", 0, 0) for dataset in (0, 1) for n in range(3000)]
+    assert drawn != [replace(CUT, seed=2).length(dataset, f"game {n}", 0, 0) for dataset in (0, 1) for n in range(3000)]
 
 
 def rows(folder, endings, *, cut=CUT):

@@ -1,5 +1,6 @@
 """Expert iteration: what is searched, kept over a kill, and imitated."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -119,7 +120,7 @@ def imitation(tmp_path, monkeypatch):
     monkeypatch.setattr(update_base, "train_sft", lambda kept, *_: (list(kept), {}))
     policy = toy.policy()
     prm = Checkpoint(None, policy.tokenizer, None, "prm")
-    return know(given(tmp_path, play=replace(PLAY, max_turns=30)), trainee=policy, prm=prm)
+    return know(given(tmp_path), trainee=policy, prm=prm, most_turns=defaultdict(lambda: 30))
 
 
 def test_what_the_search_won_is_imitated(imitation):
@@ -155,7 +156,7 @@ def test_what_ended_early_is_imitated_without_a_prm(imitation):
     assert [episode.game_id for episode in updated.model] == ["game/0", "game/1"]
     assert updated.figures == {"imitated": 2, "demonstrations": 0}
     write_episodes(imitation.folders.collected, searched[2:])
-    with pytest.raises(DataError, match="none of the 1 episodes ended before 30 actions: nothing to imitate"):
+    with pytest.raises(DataError, match="none of the 1 episodes ended before its last action: nothing to imitate"):
         update(replace(CONFIG, keeps="ended_early"), imitation)
 
 
@@ -174,7 +175,7 @@ def test_where_nothing_tells_an_end_cut_episodes_are_held_against_cut_demonstrat
 
     monkeypatch.setattr(rft, "score_episodes", score)
     updated = update(replace(CONFIG, keeps="expert_like_cut"), imitation)
-    cut = Cut(30, imitation.campaign_seed)
+    cut = Cut(imitation.most_turns, imitation.campaign_seed)
     lengths = [cut.episode(episode, "searched 1").length for episode in sorted(searched, key=lambda e: e.game_id)]
     assert scored[0] == lengths and len(set(lengths)) > 5
     assert scored[1] == [cut.episode(demo, 0).length for demo in sorted(demos, key=lambda e: e.game_id)]
@@ -187,6 +188,6 @@ def test_a_prm_that_does_not_know_an_end_is_spoken_of(imitated, said, capsys):
     """Where more than a tenth of what ran out of actions is imitated; replayed actions count, as where it is played."""
     short = [replace(WON, turns=WON.turns * 29)]
     long = [replace(WON, turns=WON.turns * 30, start=6)] * 10
-    found = knows_an_end([*short, *long], [*short, *long[:imitated]], 30)
+    found = knows_an_end([*short, *long], [*short, *long[:imitated]], {WON.game_id: 30})
     assert found == {"out_of_actions": 10, "out_of_actions_imitated": imitated}
     assert ("hardly knows how an expert ends" in capsys.readouterr().out) == said

@@ -51,7 +51,9 @@ def test_a_signal_fires_at_the_step_where_its_own_figure_turns(name, worse):
 
 
 def test_a_policy_that_its_own_prm_likes_less_is_not_hacking_it():
-    found = verdict([look(0, score=0.6, audit=0.6), look(10, score=0.5, audit=0.4)])
+    """Also where its games fall by more than the PRM's belief in them does."""
+    first = look(0, score=0.6, audit=0.6, returned=0.6, believed=0.6)
+    found = verdict([first, look(10, score=0.5, audit=0.4, returned=0.45, believed=0.52)])
     assert found["flag"] == 0
 
 

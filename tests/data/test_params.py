@@ -77,6 +77,7 @@ def test_there_are_few_keys():
         ("critic.prior", float("inf"), "critic.prior: inf is not allowed: should be a finite number"),
         ("method.search", "greedy", "method.search: 'greedy' is not allowed: a search, as beam_1x16"),
         ("method.search", "beam_200x2", "method.search: 'beam_200x2' is not allowed: a beam of at most compute.slots,"),
+        ("method.search", "lookahead_of_8x1", "method.search: 'lookahead_of_8x1' is not allowed: a campaign trains no"),
         ("method.search", "beam_1x1", "method.search: beam_1x1: of one sample nothing is chosen"),
         ("method.keeps", "expert_like", "method.keeps: 'expert_like' is not allowed: won or ended_early, unless cri"),
         ("evaluate.decoding", [], "evaluate.decoding: () is not allowed: at least one way of playing"),
@@ -170,8 +171,13 @@ MONITOR = {"every": 5, "episodes": 8, "auditor": False, "games": 0, "stop": Fals
 
 def test_a_monitor_is_refused_where_there_are_no_labels_to_compare_with():
     validate(raw_params("online_dpo", method={"monitor": MONITOR}), "params.yaml")
-    raw = raw_params("inverse", method={"monitor": MONITOR})
-    assert said_of(raw).startswith("params.yaml: method.monitor: 'a monitor' is not allowed: null with critic inverse")
+    for profile, critic, allowed in (
+        ("inverse", {}, "null with critic inverse"),
+        ("online_dpo", {"outcome": "signed"}, "null with critic.outcome signed"),
+        ("online_dpo", {"gamma": 0.9}, "null unless critic.gamma is 0.95"),
+    ):
+        raw = raw_params(profile, method={"monitor": MONITOR}, critic=critic)
+        assert said_of(raw).startswith(f"params.yaml: method.monitor: 'a monitor' is not allowed: {allowed}")
 
 
 @pytest.mark.parametrize("kind", ["train_states", "random_states"])

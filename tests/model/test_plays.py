@@ -87,10 +87,19 @@ def test_a_reset_leaves_a_third_of_the_actions_to_decide(actions, max_turns, mos
     assert plays.most_replayed(actions, max_turns) == most
     demo = Episode("game", 0, 0, tuple(Turn("here", f"go {t}", (), True, "s") for t in range(actions)), True)
     game = replace(toy.game(0), id="game")
-    settings = PlaySettings("toy", max_turns, 512, 8, constrained=True, slots=2, cache_mb=64)
+    settings = PlaySettings("tests.model.toy:TOY", max_turns, 512, 8, constrained=True, slots=2, cache_mb=64)
     resets = Plays(200, 1.0, plays.Resets(1.0), BRANCH, settings, seed=1)
     lengths = {len(start.actions) for start in plays._starts(resets, [game], {"game": demo})}
     assert lengths == set(range(most + 1))
+
+
+def test_a_reset_goes_by_what_the_worlds_of_a_mixture_allow():
+    """WebShop allows 6 actions where the campaign has 30: a third of the 6 is left."""
+    demo = Episode("game", 0, 0, tuple(Turn("here", f"click {t}", (), True, "s") for t in range(6)), True)
+    game = replace(toy.game(0), id="game", world="webshop")
+    settings = PlaySettings("all_worlds", 30, 512, 8, constrained=True, slots=2, cache_mb=64)
+    begun = plays._starts(Plays(200, 1.0, plays.Resets(1.0), BRANCH, settings, seed=1), [game], {"game": demo})
+    assert {len(start.actions) for start in begun} == set(range(5))
 
 
 def test_a_slice_fills_every_slot_several_times_and_no_states_are_one_slice():
