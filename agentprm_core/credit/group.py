@@ -36,10 +36,13 @@ def loop_advantages(turns: Turns) -> np.ndarray:
 def istar_advantages(turns: Turns, reward_N: np.ndarray, *, alpha: float) -> np.ndarray:
     """float64 [N]: A^E + α A^S (Liu et al. 2025, iStar, arXiv 2509.19199).
 
-    A^E is :func:`grpo_advantages`. A^S is the turn's implicit reward (``reward_N``), standardised over all turns of all
-    episodes of its game.
+    A^E is :func:`grpo_advantages`. A^S is the turn's implicit reward (``reward_N``), standardised over all turns of its
+    game that the policy decided; 0 at a turn that was replayed to where an episode starts.
     """
-    return grpo_advantages(turns) + alpha * _standardised(turns.game_N, reward_N)
+    decided_N = turns.decided_N
+    step_N = np.zeros(len(reward_N))
+    step_N[decided_N] = _standardised(turns.game_N[decided_N], reward_N[decided_N])
+    return grpo_advantages(turns) + alpha * step_N
 
 
 def progress(turns: Turns, q_N: np.ndarray, *, gamma: float) -> np.ndarray:
@@ -72,16 +75,17 @@ def gigpo_advantages(
     step_N = np.zeros(len(return_N))
     step_N[decided_N] = _standardised(anchor_N[decided_N], return_N[decided_N])
     if progress_N is not None:
-        alone_N = anchors_alone(turns, visit_key) & decided_N
+        alone_N = anchors_alone(turns, visit_key)
         step_N[alone_N] = _standardised(turns.game_N[alone_N], progress_N[alone_N])
     return grpo_advantages(turns) + omega * step_N
 
 
 def anchors_alone(turns: Turns, visit_key: str) -> np.ndarray:
-    """bool [N]: whether no other turn of the game's episodes is in the turn's state."""
+    """bool [N]: whether the group decided this turn, and no other one in its state."""
     anchor_N = digest_pair(turns.states(visit_key), turns.game_N.astype(np.uint64))
-    _, group, size = np.unique(anchor_N, return_inverse=True, return_counts=True)
-    return size[group] == 1
+    _, group = np.unique(anchor_N, return_inverse=True)
+    decided = np.bincount(group, weights=turns.decided_N)
+    return turns.decided_N & (decided[group] == 1)
 
 
 def _standardised(group: np.ndarray, value: np.ndarray) -> np.ndarray:

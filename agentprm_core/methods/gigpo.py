@@ -52,7 +52,7 @@ def collect(config: Config, given: Given) -> Collected:
     shown = trusted(given, given.require) if config.alone == "prm" else {}
     turns = turns_of(given)
     found = collected(turns, _advantages(config, given, turns, lambda: given.episodes))
-    found.figures.update(shown, alone=float(anchors_alone(turns, config.visit_key).mean()))
+    found.figures.update(shown, alone=float(anchors_alone(turns, config.visit_key)[turns.decided_N].mean()))
     return found
 
 

@@ -69,8 +69,9 @@ class Config(UpdateConfig):
     """null: nobody looks."""
 
     def __post_init__(self) -> None:
-        if self.trainer == "trl" and (self.preference != "winner" or self.imitation or self.monitor or self.replay):
-            allowed = "ours, unless preference is winner, imitation and replay are 0, and monitor is null"
+        ours = self.preference != "winner" or self.anchor != "previous" or self.imitation or self.replay or self.monitor
+        if self.trainer == "trl" and ours:
+            allowed = "ours, unless preference is winner, anchor previous, imitation and replay 0, and monitor null"
             raise ValueError(f"trainer: 'trl' is not allowed: {allowed}")
 
 

@@ -74,8 +74,9 @@ def collect(config: Config, given: Given) -> Collected:
     advantage_N, target_N = state_gae(turns, value_N, gamma=config.gamma, gae_lambda=config.gae_lambda)
     found = collected(turns, advantage_N)
     return_N = returns(turns, gamma=config.gamma, outcome="binary")
-    explained = 1 - np.var(return_N - value_N) / max(np.var(return_N), 1e-12)
-    found.figures.update(value_mean=float(value_N.mean()), explained=float(explained))
+    return_D, value_D = return_N[turns.decided_N], value_N[turns.decided_N]
+    explained = 1 - np.var(return_D - value_D) / max(np.var(return_D), 1e-12)
+    found.figures.update(value_mean=float(value_D.mean()), explained=float(explained))
     return Collected(found.table.append_column("target", pa.array(target_N)), found.figures, found.checks)
 
 

@@ -58,8 +58,8 @@ class TrainSettings:
 
 def rate_factor(step: int, steps: int, warmup: float) -> float:
     """Of the learning rate in ``step`` (from 0): rises linearly over the share ``warmup`` of ``steps``, then falls as
-    half a cosine."""
-    rising = math.ceil(warmup * steps)
+    half a cosine. An only step has the whole rate."""
+    rising = min(math.ceil(warmup * steps), steps - 1)
     if step < rising:
         return step / rising
     return 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising)))

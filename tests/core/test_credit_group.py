@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agentprm_core.credit.group import gigpo_advantages, grpo_advantages
+from agentprm_core.credit.group import anchors_alone, gigpo_advantages, grpo_advantages, istar_advantages
 from agentprm_core.credit.turns import turns_from_table
 from tests.core.corridor import table
 
@@ -24,6 +24,16 @@ def test_a_replayed_turn_is_compared_with_nobody():
         for t in (ROWS, rows)
     )
     assert plain[0] != 0 and reset[0] == 0
+
+
+def test_a_replayed_turn_is_no_visit_and_has_no_step_reward():
+    """The first turn of g's first episode: its second episode decided in that state alone."""
+    methods = ["replayed" if n == 0 else "policy" for n in range(ROWS.num_rows)]
+    turns = turns_from_table(ROWS.set_column(ROWS.column_names.index("method"), "method", pa.array(methods)))
+    np.testing.assert_array_equal(anchors_alone(turns_from_table(ROWS), "state")[:3], [False, True, False])
+    np.testing.assert_array_equal(anchors_alone(turns, "state")[:3], [False, True, True])
+    rewards = istar_advantages(turns, np.array([0.0, 3.0, 1.0, 0.0, 0.0]), alpha=0.5) - grpo_advantages(turns)
+    np.testing.assert_allclose(rewards, [0, 0.5, -0.5, 0, 0])
 
 
 def test_grpo():

@@ -99,7 +99,7 @@ def test_online_dpo_keeps_states_where_its_pairs_are_fresh(tmp_path, steps, ever
 
 def test_trl_is_refused_what_it_does_not_do():
     replace(DPO, trainer="trl", preference="winner")
-    for change in ({"preference": "soft"}, {"imitation": 0.1}, {"replay": 0.1}):
+    for change in ({"preference": "soft"}, {"anchor": "first"}, {"imitation": 0.1}, {"replay": 0.1}):
         with pytest.raises(ValueError, match=r"^trainer: 'trl' is not allowed: ours, unless preference is winner"):
             replace(DPO, **{"trainer": "trl", "preference": "winner"} | change)
 
