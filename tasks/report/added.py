@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from agentprm_core.methods.trust import LEVEL
 from tasks.frame.sections import Params
 from tasks.report.text import P_VALUES, aligned, markdown
 
@@ -55,11 +56,11 @@ def _sentence(row: Mapping, params: Params) -> str:
     rival = row["control"].replace("_", " ")
     figures = f"{_points(row)} points {_interval(row)} on {row['games']} games, p = {row['p_value']:.2g}"
     who, where = f"PRM {prm}", f"{row['decoding']} of policy {row['iteration']} over {rival}"
-    if row["ci_low"] > 0:
+    if row["p_value"] >= LEVEL:  # the interval excludes 0 too easily where few games differ
+        return f"{who} adds nothing that shows to {where}: {figures}."
+    if row["difference"] > 0:
         return f"{who} adds {figures}, to {where}."
-    if row["ci_high"] < 0:
-        return f"{who} costs: {figures}, to {where}."
-    return f"{who} adds nothing that shows to {where}: {figures}; the interval includes 0."
+    return f"{who} costs: {figures}, to {where}."
 
 
 def _cells(row: Mapping, params: Params) -> tuple[object, ...]:

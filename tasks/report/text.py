@@ -9,9 +9,7 @@ from tasks.frame.clock import ORCHESTRATION
 
 BUDGET = ("episodes played", "tokens trained", "seconds")
 """Columns of what it took to make the iteration's policy; the seconds are with its evaluation."""
-P_VALUES = (
-    "p: McNemar's exact test on the same games. p Holm: the same, corrected for the number of tests in the table."
-)
+P_VALUES = "p: McNemar's exact test on the same games. p Holm: the same, corrected for the number of such tests in all."
 
 
 def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | None]) -> str:

@@ -127,15 +127,17 @@ def test_a_prm_that_adds_nothing_is_named():
     text = adds_text(prm_adds(with_control(7, "unseen")), PARAMS)
     assert "0       1    best_of_4  untrained_likelihood  unseen  12     +8.3 (1 won, 0 lost)" in text
     said = "PRM 1 adds nothing that shows to best_of_4 of policy 0 over untrained likelihood: +8.3 points [-7.3, +24.0]"
-    assert f"{said} on 12 games, p = 1; the interval includes 0." in text
-    added = prm_adds(with_control(3, "unseen"))
-    assert "PRM 1 adds +41.7 points [+13.8, +69.6] on 12 games, p = 0.062, to best_of_4 of policy 0" in adds_text(
+    assert f"{said} on 12 games, p = 1." in text
+    few = adds_text(prm_adds(with_control(3, "unseen")), PARAMS)  # an interval above 0, of 5 games
+    assert "adds nothing that shows" in few and "+41.7 points [+13.8, +69.6] on 12 games, p = 0.062." in few
+    added = prm_adds(with_control(2, "unseen"))
+    assert "PRM 1 adds +50.0 points [+21.7, +78.3] on 12 games, p = 0.031, to best_of_4 of policy 0" in adds_text(
         added, PARAMS
     )
     report = "\n".join(adds_report(0, added, PARAMS))
-    assert report.startswith("## What the PRM adds\n\nPRM 1 adds +41.7 points")
-    assert "| 0 | 1 | best_of_4 | untrained_likelihood | unseen | 12 | +41.7 (5 won, 0 lost) |" in report
-    costs = adds_text(prm_adds(with_control(12, "unseen")), PARAMS)
+    assert report.startswith("## What the PRM adds\n\nPRM 1 adds +50.0 points")
+    assert "| 0 | 1 | best_of_4 | untrained_likelihood | unseen | 12 | +50.0 (6 won, 0 lost) |" in report
+    costs = adds_text(prm_adds(with_control(12, "seen", "unseen")), PARAMS)
     assert "PRM 1 costs: -33.3 points" in costs
     assert adds_text([], PARAMS).startswith("What the PRM adds was not measured: evaluate.decoding has no search")
     assert adds_report(1, added, PARAMS)[2] == adds_text([], PARAMS)
