@@ -6,7 +6,8 @@ Kept is what is won within the campaign's actions. No PRM takes part, and no out
 expert who can be asked at any state, which is more than demonstrations: a rival where there is one, and a ceiling
 elsewhere.
 
-**How it updates.** Supervised fine-tuning on the expert's actions alone, with demonstrations beside them.
+**How it updates.** Supervised fine-tuning on the expert's actions and none of the policy's, with demonstrations
+beside them.
 
 Departs from the paper: the expert takes over once in an episode, where the paper asks it at every state and lets the
 policy go on; the policy that rolls in is the learner's alone, β_i = 0; the update goes on from π_{i−1}, for a number of
