@@ -64,7 +64,9 @@ def test_pages_say_what_the_published_ones_say() -> None:
     assert item.clickables["red"] == ("option", "size"), "of equal texts the last one counts"
     assert "click[Blue]" not in item.admissible, "an argument is lowered, so this value can never be clicked"
     assert pages.sub_page(0, "description").rest == " [SEP] Back to Search [SEP] < Prev"
-    assert pages.sub_page(0, "features").rest.endswith("< Prev [SEP] Bright [SEP] Small")
+    assert pages.sub_page(0, "features").rest.endswith("< Prev [SEP] Bright [SEP]  [SEP] Small"), (
+        "it has a blank before each"
+    )
     assert pages.results((0,), 1).rest == (
         " [SEP] Back to Search [SEP] Page 1 (Total results: 1) [SEP] Next > [SEP] B0LAMP0001 [SEP] Acme Lamp "
         "[SEP] $2.5 to $4.0"

@@ -39,8 +39,8 @@ class Problem:
 def commands(sight: tuple[int, ...]) -> tuple[str, ...]:
     """What may be done with these numbers in sight, sorted.
 
-    A sum or product is listed once, the number that comes first in sight before the other; a difference as larger minus
-    smaller; a quotient where it is whole.
+    A sum or product has the number that comes first in sight before the other, so with a number that is in sight twice
+    it may be listed in both orders; a difference is larger minus smaller; a quotient is listed where it is whole.
     """
     found = {f"answer {number}" for number in sight}
     for place, a in enumerate(sight):

@@ -90,7 +90,9 @@ class Pages:
 def _told(product: Product, name: str) -> tuple[str, ...]:
     if name == "description":
         return (product.description,)
-    return product.bullets if name == "features" else ()  # the catalogue comes without reviews
+    if name == "features":
+        return tuple(f" {bullet}" for bullet in product.bullets)  # as the published template has it: no text is empty
+    return ()  # the catalogue comes without reviews
 
 
 def thanks(asin: str, options: Mapping[str, str], reward: float) -> str:
