@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Response
 from websockets.sync.server import Server, ServerConnection, serve
 
@@ -17,16 +19,27 @@ from agentprm_core.worlds.base import WorldSpec
 
 class Double:
     """``dies_after``: steps in all after which it drops every session and answers nobody. ``lies``: it adds a word to
-    what it says."""
+    what it says. ``slow``: seconds before it answers a step. ``live``: sessions that nobody has ended."""
 
-    def __init__(self, spec: WorldSpec, games: int = 20, dies_after: int | None = None, lies: bool = False) -> None:
+    def __init__(
+        self, spec: WorldSpec, games: int = 20, dies_after: int | None = None, lies: bool = False, slow: float = 0.0
+    ) -> None:
         self.spec, self.games = spec, {split: spec.generate(games, 1, split) for split in ("train", "seen", "unseen")}
-        self.dies_after, self.lies = dies_after, lies
-        self.steps = self.sessions = 0
+        self.dies_after, self.lies, self.slow = dies_after, lies, slow
+        self.steps = self.sessions = self.live = 0
         self.url = ""
 
     def talk(self, connection: ServerConnection) -> None:
         self.sessions += 1
+        self.live += 1
+        try:
+            self._serve(connection)
+        except ConnectionClosed:
+            pass
+        finally:
+            self.live -= 1
+
+    def _serve(self, connection: ServerConnection) -> None:
         world, earned = self.spec.make(), 0.0
         for message in connection:
             asked = json.loads(message)
@@ -37,6 +50,7 @@ class Double:
                 if asked["type"] == "reset":
                     earned, seen = 0.0, world.reset(self.games[data["split"]][data["index"]])
                 else:
+                    time.sleep(self.slow)
                     seen = world.step(data["command"])
                     self.steps += 1
             except IndexError:

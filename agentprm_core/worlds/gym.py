@@ -7,6 +7,7 @@ be deterministic once ``reset(seed=…)`` has seeded it.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,9 +91,13 @@ class GymEngine:
     def step(self, command: str) -> Observation:
         if not admits(self._last.admissible, command):
             return self._last._replace(text="Nothing happens.")
-        action = self._how.names.index(command) if self._how.names else command
+        action = command
+        if self._how.names:
+            action = int(getattr(self._env.action_space, "start", 0)) + self._how.names.index(command)
         found, reward, terminated, truncated, info = self._env.step(action)
         self._total += float(reward)
+        if not math.isfinite(self._total):
+            raise DataError(f"gym_world: the environment says that the reward is {reward}: it must be a number")
         done = bool(terminated or truncated)
         self._last = self._observation(self._how.text(found, info), found, info, done)
         return self._last

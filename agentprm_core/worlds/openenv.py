@@ -31,6 +31,8 @@ _TEXT, _ADMISSIBLE = entry("text"), entry("admissible")
 _TASK = "task"
 _SECONDS = 30.0
 """Until a server that says nothing counts as gone."""
+_CLOSING = 1.0
+"""Seconds to wait for a server that is told of a session's end."""
 _TRIES = 3
 """Sessions that an episode may need before it is given up."""
 
@@ -70,7 +72,7 @@ class Address:
                 url, self._next = self.urls[self._next % len(self.urls)], self._next + 1
             where = "ws" + url.removeprefix("http").rstrip("/") + "/ws"
             try:
-                return connect(where, open_timeout=self.seconds, max_size=None)
+                return connect(where, open_timeout=self.seconds, close_timeout=_CLOSING, max_size=None)
             except (OSError, WebSocketException) as error:
                 why = f"{url}: {error}"
         raise DataError(f"env.world: no OpenEnv server answers ({why}): start it, or give the address of another")
@@ -160,7 +162,7 @@ class OpenEnvEngine:
             ask(self._session, "step", {self._how.command: command})
             self._asked = command
         except Gone:
-            self._session = None  # step plays the episode again elsewhere
+            self._close()  # step plays the episode again elsewhere
 
     def step(self, command: str) -> Observation:
         def go() -> Observation:
@@ -210,7 +212,8 @@ class OpenEnvEngine:
                 seen, self._gone = go(), False
                 return seen
             except Gone as error:
-                self._session, self._asked, self._gone, why = None, None, True, str(error)
+                self._close()
+                self._gone, why = True, str(error)
         raise DataError(
             f"{self._game.id}: {_TRIES} sessions ended before the answer came ({why}): see what "
             f"{' and '.join(self._how.address.urls)} say"
@@ -243,9 +246,17 @@ class OpenEnvEngine:
             self._leave()
 
     def _leave(self) -> None:
-        if self._session is not None and self._asked is None:
+        if self._asked is not None:  # its answer would be read as another episode's
+            return self._close()
+        if self._session is not None:
             self._how.address.free(self._session)
         self._session = None
+
+    def _close(self) -> None:
+        """Give the session up: a server serves only so many."""
+        session, self._session, self._asked = self._session, None, None
+        if session is not None:
+            session.close()
 
     def __del__(self) -> None:
         self._leave()

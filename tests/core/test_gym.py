@@ -68,6 +68,24 @@ def spec(env: type, **how):
     return gym_world("doors", {"three": "Doors-v0"}, **(settings | how))
 
 
+class Numbered(Doors):
+    """Its actions are 5, 6 and 7, and what it pays is no number in the end."""
+
+    action_space = gymnasium.spaces.Discrete(3, start=5)
+
+    def step(self, action: int):
+        seen, _, done, *rest = super().step(action - self.action_space.start)
+        return seen, float("nan") if done else 0.0, done, *rest
+
+
+def test_actions_count_from_where_their_space_does_and_a_reward_is_a_number():
+    world = spec(Numbered).make()
+    world.reset(door(0, spec(Numbered)))
+    assert world.step("left").text == "You stand at door 0."
+    with pytest.raises(DataError, match="gym_world: the environment says that the reward is nan: it must be a number"):
+        world.step("open")
+
+
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_costs, "_SECONDS", 0.01)

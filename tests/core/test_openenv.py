@@ -109,6 +109,22 @@ def test_a_server_that_says_something_else_is_no_replacement(as_world):
                 world.step("nonsense")
 
 
+def test_a_session_that_is_given_up_is_ended():
+    """A server serves only so many: of one that answers too late three were tried, one was left with a question."""
+    with serving(slow := Double(ARITHMETIC, slow=0.3)) as url:
+        world = openenv_world("served", [url], seconds=0.1).make()
+        world.reset(tasks(1)[0])
+        with pytest.raises(DataError, match="3 sessions ended before the answer came"):
+            world.step("nonsense")
+        world.reset(tasks(1)[0])
+        world.begin("nonsense")
+        world.reset(tasks(1)[0])
+        until = time.monotonic() + 10
+        while slow.live > 1 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert (slow.sessions, slow.live) == (5, 1)
+
+
 def test_sessions_that_a_server_closed_are_not_taken_again():
     """It was started anew between two episodes: eight of its sessions lie free, all of them dead."""
     with serving(Double(ARITHMETIC)) as url:
