@@ -47,7 +47,8 @@ def work(stage: Stage) -> None:
         gallery.write(looked)
     chosen, told = choosing(outcomes, stage.params.evaluate.decoding[0])
     champion = best(chosen)
-    overview.report_page(stage.params, rows, decide, outcomes, champion, looked)
+    crowned = next(row for row in (*told, *decide) if row["iteration"] == champion)
+    overview.report_page(stage.params, rows, decide, outcomes, crowned, looked)
     _crown(stage, outcomes, decide, champion)
     with stage.tracking():
         for told_of in traces(looked.games, looked.shown, looked.why):  # each is sent once, also after a kill between

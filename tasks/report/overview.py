@@ -34,18 +34,18 @@ Cell = str | float | int | None
 
 
 def report_page(
-    params: Params, rows: Sequence[Mapping], deciding: Sequence[Mapping], outcomes: pa.Table, champion: int,
+    params: Params, rows: Sequence[Mapping], deciding: Sequence[Mapping], outcomes: pa.Table, champion: Mapping,
     gallery: Gallery,
 ) -> None:  # fmt: skip
-    """``data/reports/campaign.html``. ``rows``: the table of iterations; ``deciding``: those that the champion is
-    chosen by; ``outcomes``: game by game."""
+    """``data/reports/campaign.html``. ``rows``: the table of iterations; ``deciding``: those that policies are reported
+    by; ``outcomes``: game by game; ``champion``: its row, of games that did not choose it."""
     stages = {slug: read_json(layout.metrics(slug)) for slug in _slugs(params) if layout.metrics(slug).exists()}
     prms = {int(i): stages[f"prm-{i}"] for i in params.iterations if f"prm-{i}" in stages}
     flips, counts = _flips(outcomes, deciding)
     page = render(
         "campaign",
         params=params,
-        champion=next(row for row in deciding if row["iteration"] == champion),
+        champion=champion,
         sections=[
             _section("Success", "climb", ["success"], climb(rows)),
             _section("By kind of task", "kinds", ["kinds"], by_kind(deciding)),

@@ -147,8 +147,9 @@ def _cell(one: Shown, turn: int, prms: Sequence[str]) -> dict:
 
 
 def _candidate(candidate: Candidate, branches: Sequence[Branch], prms: Sequence[str]) -> dict:
-    bars = [] if math.isnan(candidate.probability) else [_bar("policy", "π", candidate.probability)]
-    bars += [_bar(f"prm{n}", name, q) for n, (name, q) in enumerate(zip(prms, candidate.scores, strict=True))]
+    said = [("policy", "π", candidate.probability)]
+    said += [(f"prm{n}", name, q) for n, (name, q) in enumerate(zip(prms, candidate.scores, strict=True))]
+    bars = [_bar(*one) for one in said if math.isfinite(one[-1])]
     measured = next((b for b in branches if b.action == candidate.action), None)
     if measured:
         plays = f"{measured.plays} plays, {measured.length:.0f} more turns" if measured.plays > 1 else "1 play"
@@ -175,12 +176,13 @@ def _chart(shown: Sequence[Shown], prms: Sequence[str]) -> dict:
     for number, one in enumerate(shown):
         taken = _taken(one)
         for i, name in enumerate(prms):
-            at = [(_x(t, longest), 100 - 100 * c.scores[i]) for t, c in enumerate(taken)]
+            scored = [(t, c.scores[i]) for t, c in enumerate(taken) if math.isfinite(c.scores[i])]
+            at = [(t, _x(t, longest), 100 - 100 * q) for t, q in scored]
             named = {"number": number, "kind": f"prm{i}", "name": f"{'AB'[number]}, {name}"}
-            lines.append({**named, "path": "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in at)})
+            lines.append({**named, "path": "M" + "L".join(f"{x:.2f} {y:.2f}" for _, x, y in at)})
             points += [
                 {**named, "x": f"{x:.2f}", "y": f"{y:.2f}", "turn": t, "says": f"{taken[t].scores[i]:.2f}"}
-                for t, (x, y) in enumerate(at)
+                for t, x, y in at
             ]
         for t, label in sorted(one.labels.items()):
             x, y = _x(t, longest), 100 - 100 * label.q

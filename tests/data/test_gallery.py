@@ -111,7 +111,7 @@ def pages(finished) -> dict[str, bytes]:
     found = gallery.gallery(params, table, decide)
     gallery.write(found)
     layout.REPORTS.mkdir(exist_ok=True)
-    overview.report_page(params, rows, decide, table, 1, found)
+    overview.report_page(params, rows, decide, table, decide[1], found)
     files = [*layout.GALLERY.glob("*.html"), layout.REPORTS / overview.PAGE]
     return {path.name: path.read_bytes() for path in files}
 
