@@ -20,7 +20,7 @@ keep() { # NAME: a command that keeps what was played, with parameters beside it
   echo "if [ -d data/evaluations ]; then cp -rL data/evaluations $loops/$1/data; fi"
 }
 held=
-for seed in 2 3 4 5; do
+for seed in 2 3 4 5 6; do
   loop="$rooms seed=$seed compute.threads=1 critic.require=nothing evaluate.decoding=[greedy]"
   also= # or the expert takes over π₀'s rollouts, or the demonstrations alone for as many steps
   [ $seed != 2 ] || also="python -m benchmarks.updates --campaign . --keep data/takeover --arms takeover,demonstrations --all --steps 1500"
