@@ -166,10 +166,10 @@ def test_a_prm_that_does_not_rank(project, method):
     checkpoint(layout.policy(0))
     checkpoint(layout.prm(1), kind="prm")
     rollouts("any")
-    ranking = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs": 90, "states": 30}
+    ranking = {"accuracy": 0.5, "accuracy_low": 0.41, "accuracy_high": 0.6, "pairs": 90, "states": 30, "games": 25}
     write_json({"ranking": {**ranking, "better_than_chance": False}}, layout.metrics("prm-1"))
     said = refused("collect", collect, "--iteration", "1", gated=True)
-    assert "ranks actions no better than chance: it orders 50% [41%, 60%] of 90 pairs at 30 held-out states" in said
+    assert "ranks actions no better than chance: it orders 50% [41%, 60%] of 90 pairs at 30 states of 25" in said
     assert "critic.require: nothing" in said
     assert not layout.collected(1).exists()
 
