@@ -189,7 +189,7 @@ def test_the_printed_table_and_the_report():
     text = iterations_text([ROW], timings)
     assert "unseen  greedy, free  40     50.0%    35.0% – 65.0%  +25.0 (12 won, 2 lost)  0.0129  0.0387  12.2" in text
     assert text.splitlines()[1].endswith("10.0%         3,600            1,234,567")
-    assert "p: McNemar's exact test on the same games. p Holm: the same, corrected for the number of tests" in text
+    assert "p: McNemar's exact test on the same games. p Holm: the same, corrected for the number of such tests" in text
     assert [line.split() for line in text.splitlines()][-1] == ["games", "9.0", "3.0", "1.0", "1.0", "1.0"]
     report = iteration_report(1, [ROW], {"prm-1": {"ranking": {"accuracy": 0.61}, "curve": [1, 2], "name": "x"}})
     assert report.startswith("# Iteration 1\n")
