@@ -13,6 +13,7 @@ environment or the clock.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,7 @@ from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.shards.base import HERE, Shards
 from agentprm_core.training.hardware import Hardware
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
+from agentprm_core.worlds import world_spec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -129,7 +131,9 @@ class Given:
 
     @cached_property
     def most_turns(self) -> dict[str, int]:
-        """{training game: actions that an episode of it may have}."""
+        """{training game: actions that an episode of it may have}. Only a mixture's games are read for that."""
+        if not world_spec(self.play.world).members:
+            return defaultdict(lambda: self.play.max_turns)
         return {game.id: self.play.turns(game) for game in self.training_games}
 
     def _player(self, folder: Path, kind: str = "policy") -> Checkpoint:
