@@ -30,13 +30,19 @@ REPLAYED = "replayed"
 def atomic_write(path: Path) -> Iterator[Path]:
     """Write a file or folder aside and move it to ``path`` when the block ends well; leave no trace when it does not.
 
-    The block gets a path that does not exist yet, on the same file system as ``path``.
+    The block gets a path that does not exist yet, on the same file system as ``path``. A folder takes the place of the
+    one that was there; a file takes no folder's.
+
+    Raises:
+        DataError: a file was written, and ``path`` is a folder. The folder stays as it is.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield aside / path.name
         if path.is_dir():
+            if not (aside / path.name).is_dir():
+                raise DataError(f"{path} is a folder: name a file")
             shutil.rmtree(path)
         os.replace(aside / path.name, path)
     finally:

@@ -61,6 +61,8 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
         parser.error("nobody plays: give --policy, or --campaign to show what was recorded")
     if len(arguments.policy) > 2 or len(arguments.prm) > 3:
         parser.error("at most two --policy and three --prm fit on a page")
+    if arguments.out.is_dir():
+        parser.error(f"--out {arguments.out}: is a folder; name a file")
     if arguments.search.is_search and arguments.policy and not arguments.prm:
         parser.error(f"--search {arguments.search.name} needs --prm, the PRM that chooses")
     return arguments
