@@ -13,7 +13,6 @@ environment or the clock.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,7 +30,6 @@ from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.shards.base import HERE, Shards
 from agentprm_core.training.hardware import Hardware
 from agentprm_core.types import EPISODES, GAMES, Episode, Game
-from agentprm_core.worlds import world_spec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -131,9 +129,7 @@ class Given:
 
     @cached_property
     def most_turns(self) -> dict[str, int]:
-        """{training game: actions that an episode of it may have}. Only a mixture's games are read for that."""
-        if not world_spec(self.play.world).members:
-            return defaultdict(lambda: self.play.max_turns)
+        """{training game: actions that an episode of it may have}."""
         return {game.id: self.play.turns(game) for game in self.training_games}
 
     def _player(self, folder: Path, kind: str = "policy") -> Checkpoint:

@@ -13,9 +13,9 @@ import yaml
 
 from agentprm_core.branches import BRANCHES
 from agentprm_core.credit.expert_and_learner import INVERSE
-from agentprm_core.datasets import atomic_write, episodes_to_table, read_table, write_table
+from agentprm_core.datasets import atomic_write, episodes_to_table, games_to_table, read_table, write_table
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
-from agentprm_core.types import EPISODES, Episode
+from agentprm_core.types import EPISODES, Episode, Game
 from tasks import label, prm
 from tasks.frame import layout
 from tasks.frame.params import PARAMS
@@ -60,6 +60,8 @@ def noisy(path: Path, seed: int, schema: pa.Schema) -> None:
 
 
 def write_data(noise: int | None) -> None:
+    games = [Game(f"game-{n:04d}", "alfworld", "train", "pick_and_place_simple", "take it.", "x") for n in range(60)]
+    write_table(games_to_table(games), layout.games("train"))
     demos = [replace(episode, index=0) for episode in text_world.episodes(40, skill=1.0)]
     write_table(episodes_to_table(demos, iteration=0, method="expert", policy="expert"), layout.DEMOS)
     for i in (1, 2):
