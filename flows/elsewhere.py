@@ -96,7 +96,7 @@ def _asked(stage: GraphStage, where: Elsewhere, attempt: int):
         parameters=parameters,
         timeout=0,
         as_subflow=False,
-        idempotency_key=f"{where.snapshot.campaign}/{stage.name}/{attempt}",
+        idempotency_key=f"{where.snapshot.campaign}/{where.snapshot.made_of}/{stage.name}/{attempt}",
     )
 
 

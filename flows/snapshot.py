@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from tasks.frame.home import HOME
 
 CAMPAIGNS = Path(".scratch/campaigns")
 """In the checkout: a folder a campaign, with the worktree of its flow and one of each stage that a worker runs."""
+_REJECTED = "[rejected]"
+"""What Git says of a push where the branch there has moved on."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _AUTHOR = ("-c", "user.name=agentprm", "-c", "user.email=agentprm@localhost", "-c", "commit.gpgsign=false")
 
@@ -55,6 +58,12 @@ class Snapshot:
     def commit(self) -> str:
         return git(self.root, "rev-parse", "HEAD")
 
+    @property
+    def made_of(self) -> str:
+        """A digest of its code and parameters: the same however far it is, another for another campaign of its name."""
+        files = git(self.root, "ls-tree", "-r", "HEAD").splitlines()
+        return sha256("\n".join(line for line in files if not line.endswith(f"\t{LOCK}")).encode()).hexdigest()[:12]
+
 
 def branch_of(campaign: str) -> str:
     """Raises SnapshotError where ``campaign`` cannot be part of a branch's name."""
@@ -64,13 +73,14 @@ def branch_of(campaign: str) -> str:
 
 
 def git(root: Path, *arguments: str, index: Path | None = None) -> str:
-    """What ``git`` prints in ``root``. Raises SnapshotError with its last line."""
+    """What ``git`` prints in ``root``. Raises SnapshotError with the line that says what is wrong."""
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"} | ({"GIT_INDEX_FILE": str(index)} if index else {})
     command = ["git", *_AUTHOR, "-C", str(root), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or ["nothing said"]
-        raise SnapshotError(f"git {arguments[0]} in {root}: {said[-1]}")
+        wrong = [line for line in said if line.startswith(("fatal:", "error:")) or _REJECTED in line] or said[-1:]
+        raise SnapshotError(f"git {arguments[0]} in {root}: {wrong[0].strip()}")
     return done.stdout.strip()
 
 
@@ -180,7 +190,7 @@ def push(snapshot: Snapshot, remote: str) -> bool:
     try:
         git(snapshot.root, "push", "--quiet", "--no-verify", remote, f"HEAD:refs/heads/{snapshot.branch}")
     except SnapshotError as error:
-        if "fast-forwards" not in str(error):  # git's last line where the branch there has moved on
+        if _REJECTED not in str(error):
             raise
         raise SnapshotError(
             f"campaign {snapshot.campaign}: {remote} has commits of {snapshot.branch} that are not here: "
@@ -229,9 +239,11 @@ def _commit_of_checkout(checkout: Path, branch: str) -> str:
         index = Path(folder) / "index"
         git(checkout, "read-tree", "HEAD", index=index)
         git(checkout, "add", "--update", index=index)
-        new = git(checkout, "ls-files", "--others", "--exclude-standard", "--", "*.py", "profiles/*.yaml", index=index)
+        new = git(
+            checkout, "ls-files", "-z", "--others", "--exclude-standard", "--", "*.py", "profiles/*.yaml", index=index
+        )
         lock = ["dvc.lock"] if (checkout / LOCK).exists() else []
-        if added := [*new.splitlines(), *lock]:
+        if added := [*filter(None, new.split("\0")), *lock]:
             git(checkout, "add", "--force", "--", *added, index=index)
         tree = git(checkout, "write-tree", index=index)
     return git(checkout, "commit-tree", tree, "-p", "HEAD", "-m", f"{branch}: code, parameters and data at its start")

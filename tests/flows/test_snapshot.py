@@ -83,6 +83,23 @@ def test_a_remote_gets_the_branch_and_a_second_writer_is_refused(project: Path, 
             snapshot.push(taken, "origin")
 
 
+def test_another_campaign_of_a_name_is_made_of_something_else(project: Path) -> None:
+    """And a campaign that goes on of what it was made of: its runs on workers are found by that."""
+    with opened(project, "one") as taken:
+        before = taken.made_of
+        snapshot.write_entry(taken.root / "dvc.lock", {"seed": {"cmd": "x"}})
+        assert snapshot.commit_lock(taken, "seed") and taken.made_of == before
+    (project / "größe.py").write_text("x = 1\n")
+    with opened(project, "two") as other:
+        assert (other.root / "größe.py").exists() and other.made_of != before
+
+
+def test_git_is_told_by_the_line_that_says_what_is_wrong(project: Path) -> None:
+    (project / ".git/index.lock").touch()
+    with pytest.raises(SnapshotError, match=r"git add in .*: fatal: Unable to create '.*index.lock'"):
+        git(project, "add", "--all")
+
+
 @pytest.mark.parametrize("name", ["", "../up", "a b", "x.lock", "a..b", "-f"])
 def test_a_name_that_is_no_branch_is_refused(project: Path, name: str) -> None:
     with pytest.raises(SnapshotError, match="letters, digits"), opened(project, name):
