@@ -1,8 +1,9 @@
-"""Types of command-line options: numbers within a range, and a device that is there. argparse says the message."""
+"""Types of command-line options: numbers in a range, addresses, a device that is there. argparse says the message."""
 
 from __future__ import annotations
 
 import math
+import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
@@ -33,6 +34,14 @@ def not_negative(value: str) -> float:
     if not 0 <= number < math.inf:
         raise ArgumentTypeError(f"{value!r} is not a number that is at least 0")
     return number
+
+
+def address(value: str) -> str:
+    """Of a server. One with a password is refused, and not repeated: it would stand in logs."""
+    if not re.fullmatch(r"https?://[^\s,@]+", value):
+        what = "an address with a password" if "@" in value else repr(value)
+        raise ArgumentTypeError(f"{what} is not allowed: http://HOST:8000/v1")
+    return value
 
 
 def device(value: str) -> str:

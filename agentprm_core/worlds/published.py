@@ -15,15 +15,18 @@ from agentprm_core.worlds import world_spec
 def find_games(world: str, root: Path, split: str, limit: int | None = None) -> list[Game]:
     """The games of ``split``: of a table ``root/split.parquet`` where there is one, else of the published data.
 
-    Raises DataError for a world that has none.
+    Raises DataError for a world that has none, and for a split without games.
     """
-    table = root / f"{split}.parquet"
+    table, spec = root / f"{split}.parquet", world_spec(world)
     if table.exists():
-        return games_from_table(read_table(table, GAMES))[:limit]
-    spec = world_spec(world)
-    if spec.load is None:
+        found = games_from_table(read_table(table, GAMES))[:limit]
+    elif spec.load is None:
         raise DataError(f"{table}: no such table, and {spec.name} has no published games to read instead")
-    return spec.load(root, split, limit)
+    else:
+        found = spec.load(root, split, limit)
+    if not found:
+        raise DataError(f"{root}, {split}: no games there")
+    return found
 
 
 def world_of_games(root: Path, split: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentprm_core.arguments import above_zero, at_least, count, device, not_negative
+from agentprm_core.arguments import above_zero, address, at_least, count, device, not_negative
 from agentprm_core.errors import DataError
 
 if TYPE_CHECKING:
@@ -178,7 +178,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--policy", help=f"checkpoint folder, shipped:NAME, or a Hugging Face id (default {AGENT})")
-    who.add_argument("--server", metavar="URL", help="up to and with the version; its key is in OPENAI_API_KEY")
+    who.add_argument(
+        "--server", type=address, metavar="URL", help="up to and with the version; its key is in OPENAI_API_KEY"
+    )
     parser.add_argument(
         "--prm", help="the PRM that judges: checkpoint folder, or shipped:NAME (default that of the agent)"
     )

@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from agentprm_core.arguments import above_zero, at_least, count, device, not_negative
+from agentprm_core.arguments import above_zero, address, at_least, count, device, not_negative
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.speech import API_KEY, SPEECH
 from agentprm_core.search.decoding_config import METHODS, SEARCHES
@@ -54,6 +54,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     who.add_argument("--policy", type=Path, help="checkpoint folder, or shipped:NAME")
     who.add_argument(
         "--server",
+        type=address,
         metavar="URL",
         action="append",
         help=f"up to and with the version; a key that it wants is in {API_KEY}; again: servers that share the games",

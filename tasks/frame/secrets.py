@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 URI, USER, PASSWORD = "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
 _CREDENTIALS = re.compile(r"(\w[\w+.-]*://)[^/\s@\"']*@")
 """``user:password@`` of an address."""
-_SECRET = re.compile(r"PASSWORD|PASSWD|TOKEN|SECRET|API_KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE)
+_SECRET = re.compile(r"PASSWORD|PASSWD|TOKEN|SECRET|API_KEY|ACCESS_KEY|CREDENTIAL|AUTH_STRING", re.IGNORECASE)
 """Names of variables whose values nobody is to see."""
 _SHORTEST = 8
 """Characters of such a value. A shorter one would be found in words that are no secrets."""

@@ -198,7 +198,13 @@ class Also:
     root: str
     """The folder of the published games."""
     split: str
-    """As the published data calls it."""
+    """As the published data calls it. Not ``seen`` or ``unseen``: those are the campaign's own."""
+
+    def __post_init__(self) -> None:
+        if self.split in ("seen", "unseen"):
+            raise ValueError(
+                f"split: {self.split!r} is not allowed: another name than the campaign's own seen and unseen"
+            )
 
 
 @dataclass(frozen=True)

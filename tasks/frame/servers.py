@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import os
-import re
+from argparse import ArgumentTypeError
 
+from agentprm_core.arguments import address
 from agentprm_core.policy.server import Servers
 from agentprm_core.policy.speech import API_KEY
 from tasks.frame.sections import Params
 from tasks.frame.stage import StageError
 
 SERVERS = "AGENTPRM_SERVERS"
-_ADDRESS = re.compile(r"https?://[^\s,@]+")
 
 
 def servers(params: Params) -> Servers | None:
@@ -23,13 +23,15 @@ def servers(params: Params) -> Servers | None:
     if params.model.constrained != "served":
         return None
     urls = [url.strip() for url in os.environ.get(SERVERS, "").split(",") if url.strip()]
-    wanted = "http://HOST:8000/v1, several with commas between"
     if not urls:
         raise StageError(
-            f"params.yaml: model.constrained is served: {SERVERS} in the environment names no server: {wanted}"
+            f"params.yaml: model.constrained is served: {SERVERS} in the environment names no server: "
+            "http://HOST:8000/v1, several with commas between"
         )
-    for url in urls:
-        if not _ADDRESS.fullmatch(url):
-            what = "an address with a password" if "@" in url else repr(url)
-            raise StageError(f"{SERVERS} in the environment: {what} is not allowed: {wanted}; a key is in {API_KEY}")
+    try:
+        urls = [address(url) for url in urls]
+    except ArgumentTypeError as error:
+        raise StageError(
+            f"{SERVERS} in the environment: {error}, several with commas between; a key is in {API_KEY}"
+        ) from None
     return Servers(tuple(urls), os.environ.get(API_KEY))

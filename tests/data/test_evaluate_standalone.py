@@ -79,6 +79,24 @@ def test_on_published_games(checkpoints, alfworld_data, capsys, monkeypatch):
     assert figures["games"] == 3
 
 
+def test_an_address_with_a_password_is_refused_and_not_repeated(monkeypatch, capsys):
+    given = ["evaluate", "--games", "y", "--split", "z", "--server", "http://ann:hunter22@h/v1"]
+    monkeypatch.setattr(sys, "argv", given)
+    with pytest.raises(SystemExit):
+        standalone.main()
+    said = capsys.readouterr().err
+    assert "argument --server: an address with a password is not allowed: http://HOST:8000/v1" in said
+    assert "hunter22" not in said
+
+
+def test_a_split_without_games_is_one_line(checkpoints, tmp_path, monkeypatch):
+    write_table(games_to_table([]), tmp_path / "none.parquet")
+    given = ["evaluate", "--policy", checkpoints / "policy", "--games", tmp_path, "--split", "none"]
+    monkeypatch.setattr(sys, "argv", [str(word) for word in given])
+    with pytest.raises(SystemExit, match="none: no games there"):
+        standalone.main()
+
+
 def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):
     arguments = ["evaluate", "--policy", "x", "--games", "y", "--split", "z", "--method", "beam"]
     monkeypatch.setattr(sys, "argv", arguments)

@@ -80,6 +80,11 @@ def test_there_are_few_keys():
         ("method.search", "lookahead_of_8x1", "method.search: 'lookahead_of_8x1' is not allowed: a campaign trains no"),
         ("method.search", "beam_1x1", "method.search: beam_1x1: of one sample nothing is chosen"),
         ("method.keeps", "expert_like", "method.keeps: 'expert_like' is not allowed: won or ended_early, unless cri"),
+        (
+            "evaluate.also",
+            {"root": "x", "split": "unseen"},
+            "evaluate.also.split: 'unseen' is not allowed: another name than the campaign's own",
+        ),
         ("evaluate.decoding", [], "evaluate.decoding: () is not allowed: at least one way of playing"),
         ("evaluate.decoding", ["greedily"], "evaluate.decoding: 'greedily' is not allowed: one of greedy, sample, bes"),
         ("evaluate.decoding", ["beam_200x2"], "evaluate.decoding: 'beam_200x2' is not allowed: a beam of at most"),
