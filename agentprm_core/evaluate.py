@@ -71,6 +71,10 @@ class Paired:
     """McNemar's exact test, two-sided."""
 
 
+LEVEL = 0.05
+"""A difference shows where its p is below this."""
+
+
 def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """The Wilson score interval of a share (Wilson 1927). Raises ValueError for no trials or impossible counts."""
     if n < 1 or not 0 <= successes <= n:

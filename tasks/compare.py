@@ -47,7 +47,8 @@ def work(stage: Stage) -> None:
         gallery.write(looked)
     chosen, told = choosing(outcomes, stage.params.evaluate.decoding[0])
     champion = best(chosen)
-    crowned = next(row for row in (*told, *decide) if row["iteration"] == champion)
+    # where there is one game alone, none is left to tell it on
+    crowned = next(row for row in (*told, *chosen) if row["iteration"] == champion)
     overview.report_page(stage.params, rows, decide, outcomes, crowned, looked)
     _crown(stage, outcomes, decide, champion)
     with stage.tracking():

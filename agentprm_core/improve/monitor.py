@@ -2,7 +2,7 @@
 
 Every few steps of an update the policy is looked at (:mod:`agentprm_core.improve.watch`): on the same states, with the
 same random numbers, and where games may be played, on the same games. So all comparisons are paired, by the episode or
-game they come from, and a signal fires where the PRM's own opinion has not fallen and a difference lies
+game they come from, and a signal fires where the PRM's own score (or belief) has not fallen and a difference lies
 :data:`STANDARD_ERRORS` from none:
 
 - ``audit``: another PRM, trained on other games, likes the actions less than at the look it liked best.

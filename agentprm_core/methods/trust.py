@@ -18,7 +18,7 @@ from dataclasses import asdict
 
 from agentprm_core.credit.split import validation_games
 from agentprm_core.errors import DataError
-from agentprm_core.evaluate import Paired, paired_test
+from agentprm_core.evaluate import LEVEL, Paired, paired_test
 from agentprm_core.methods.base import Given
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.ranking import FEWEST_GAMES, in_short
@@ -30,8 +30,6 @@ SAMPLES = 4
 """N of Best-of-N, where the method searches nothing itself."""
 GAMES = 200
 """Held-out games played, or all where the rollouts have fewer."""
-LEVEL = 0.05
-"""The p-value that a gain must stay below."""
 OR_ERROR = "_or_error"
 """Ends a value of ``critic.require`` under which a refused PRM is an error."""
 MORE = "Give it more to learn from (rollout.games, rollout.episodes_per_game, rollout.branch.train_states)"

@@ -21,15 +21,13 @@ from typing import Any
 import pyarrow as pa
 
 from agentprm_core.errors import DataError
-from agentprm_core.evaluate import Paired, paired_test, wins
+from agentprm_core.evaluate import LEVEL, Paired, paired_test, wins
 from tasks.frame.tracking import dvc_md5, git_commit
 from tasks.frame.upstream import locked_md5
 
 PREFIX = "agentprm-policy-"
 CONSIDER = "tasks.frame.champion:consider"
 CHAMPION, CHALLENGER = "champion", "challenger"
-LEVEL = 0.05
-"""A challenger becomes champion below this p."""
 
 
 def arena(world: str, outcomes: pa.Table, row: Mapping) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentprm_core.methods.trust import LEVEL
+from agentprm_core.evaluate import LEVEL
 from tasks.frame.sections import Params
 from tasks.report.text import P_VALUES, aligned, markdown
 

@@ -38,7 +38,8 @@ def report_page(
     gallery: Gallery,
 ) -> None:  # fmt: skip
     """``data/reports/campaign.html``. ``rows``: the table of iterations; ``deciding``: those that policies are reported
-    by; ``outcomes``: game by game; ``champion``: its row, of games that did not choose it."""
+    by; ``outcomes``: game by game; ``champion``: its row, of games that did not choose it where any
+    are left."""
     stages = {slug: read_json(layout.metrics(slug)) for slug in _slugs(params) if layout.metrics(slug).exists()}
     prms = {int(i): stages[f"prm-{i}"] for i in params.iterations if f"prm-{i}" in stages}
     flips, counts = _flips(outcomes, deciding)
