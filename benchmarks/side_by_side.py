@@ -4,9 +4,9 @@
 
 Each argument is NAME=FOLDER, the folder in which a campaign's stages ran. Held-out games of both splits count together;
 ``--split unseen`` has one of them. Several campaigns of one name are seeds of it: a row each. The gain is that of the
-last policy over π₀ by the first way of playing, paired by game, with McNemar's exact p. What the PRM adds is PRM 1's
-Best-of-N over the same search by the policy's own likelihood, where the campaign played both. ``--out`` draws the
-climbs, a panel a name. The last line is one JSON object with a row for each campaign.
+last policy over the first by the first way of playing, paired by game, with McNemar's exact p. What the PRM adds is of
+the first policy: Best-of-N under its PRM over the same search by the policy's own likelihood, where the campaign played
+both. ``--out`` draws the climbs, a panel a name. The last line is one JSON object with a row for each campaign.
 
 ``--over NAME`` also holds every policy of the other campaigns against the same iteration's of campaign NAME with the
 same seed, on the same games (``over`` in the JSON object): what a method adds to another one, or to a control.
@@ -40,7 +40,8 @@ _SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
 def row_of(name: str, folder: Path, split: str | None) -> dict:
     """``name``, ``world``, ``seed``, ``games``, ``decoding`` (ways of playing, the deciding one first), ``policies``
     ({iteration: {way of playing: figures of :func:`agentprm_core.evaluate.summary`}}), ``gain``
-    (:class:`agentprm_core.evaluate.Paired`) and ``adds`` ({search: Paired} of those played both ways).
+    (:class:`agentprm_core.evaluate.Paired`, or None where there is one policy) and ``adds`` ({search: Paired} of those
+    played both ways).
 
     Raises DataError for a folder without evaluated policies.
     """
@@ -56,7 +57,7 @@ def row_of(name: str, folder: Path, split: str | None) -> dict:
         "games": len(_won(first, ways[0])),
         "decoding": ways,
         "policies": {i: {row["decoding"]: row for row in pooled(table)} for i, table in outcomes.items()},
-        "gain": asdict(paired_test(_won(first, ways[0]), _won(last, ways[0]))),
+        "gain": asdict(paired_test(_won(first, ways[0]), _won(last, ways[0]))) if len(outcomes) > 1 else None,
         "adds": {
             way: asdict(paired_test(_won(first, f"{way}{CONTROL}"), _won(first, way))) for way in searches
         },
@@ -156,8 +157,8 @@ def _won(outcomes: pa.Table, way: str) -> dict[str, bool]:
 def table(rows: Sequence[Mapping]) -> str:
     """Markdown: a row a campaign."""
     policies = sorted({iteration for row in rows for iteration in row["policies"]})
-    head = ["campaign", "seed", "games", *(f"π{_SUBSCRIPTS[i]}" for i in policies), "gain, points", "searches of π₀"]
-    head += ["PRM 1 adds, points"]
+    head = ["campaign", "seed", "games", *(f"π{_SUBSCRIPTS[i]}" for i in policies), "gain, points"]
+    head += [f"searches of π{_SUBSCRIPTS[min(policies)]}", "its PRM adds, points"]
     body = []
     for row in rows:
         way = row["decoding"][0]
@@ -165,7 +166,10 @@ def table(rows: Sequence[Mapping]) -> str:
         cells += [_share(row["policies"][i][way]) if i in row["policies"] else "" for i in policies]
         searches = [w for w in row["decoding"] if w.startswith(("best_of", "beam")) and CONTROL not in w]
         first = row["policies"][min(row["policies"])]
-        cells += [_points(row["gain"]), ", ".join(f"{w} {first[w]['success']:.1%}" for w in searches)]
+        cells += [
+            _points(row["gain"]) if row["gain"] else "",
+            ", ".join(f"{w} {first[w]['success']:.1%}" for w in searches),
+        ]
         cells += ["; ".join(f"{w} {_points(test)}" for w, test in row["adds"].items())]
         body.append(cells)
     return "\n".join(markdown(head, body)).replace("%", " %")

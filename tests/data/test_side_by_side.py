@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,6 +52,15 @@ def test_splits_count_together_and_the_gain_is_paired_by_game(tmp_path):
     assert row["gain"]["p_value"] == pytest.approx(2 / 2**6)
     assert row["adds"] == {"best_of_4": row["adds"]["best_of_4"]}
     assert row["adds"]["best_of_4"]["difference"] == pytest.approx(4 / 16)
+
+
+def test_one_policy_has_gained_nothing_yet(tmp_path):
+    shutil.rmtree(campaign(tmp_path) / "data/evaluations/0")
+    row = row_of("crafting", tmp_path, None)
+    assert row["gain"] is None
+    head, _, printed = (line.split(" | ") for line in table([row]).splitlines())
+    assert printed[head.index("gain, points")] == ""
+    assert "searches of π₁" in head
 
 
 def test_one_split_alone(tmp_path):
