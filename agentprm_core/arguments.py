@@ -22,6 +22,13 @@ def at_least(least: int) -> Callable[[str], int]:
 count = at_least(1)
 
 
+def port(value: str) -> int:
+    """Of TCP."""
+    if not value.isdecimal() or not 1 <= int(value) <= 65535:
+        raise ArgumentTypeError(f"{value!r} is not a port: a whole number from 1 to 65535")
+    return int(value)
+
+
 def above_zero(value: str) -> float:
     number = _number(value)
     if not 0 < number < math.inf:

@@ -22,7 +22,7 @@ import torch
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
 from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, train_on_labels
-from agentprm_core.policy.models import save_checkpoint
+from agentprm_core.policy.models import MANIFEST, save_checkpoint
 from agentprm_core.prm.placebo import permuted
 from agentprm_core.prm.ranking import ranked
 from agentprm_core.worlds import world_spec
@@ -49,8 +49,10 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     """Train and write the placebo; returns its figures. ``limit``: only so many training episodes.
 
     Raises:
-        DataError: no campaign there, or one whose critic learns otherwise.
+        DataError: no campaign there, or one whose critic learns otherwise; ``out`` is there, and is no checkpoint.
     """
+    if out.exists() and not (out / MANIFEST).exists():
+        raise DataError(f"--out: {out} is there, and is no checkpoint: name a folder that is not")
     params = params_of(root)
     config, critic = critic_of(root, params), params["critic"]
     given = given_of(root, params, iteration, scratch)

@@ -130,6 +130,8 @@ def collect(root: Path, *, remote: bool, days: float, delete: bool) -> None:
     who = {**named(root), CHAMPIONS: champions()}
     needed = set[str]().union(*who.values())
     with Repo(str(root)) as repo, repo.lock:
+        if remote and not repo.config["core"].get("remote"):
+            raise DataError("--remote: DVC has no default remote here: dvc remote add --default NAME URL")
         cache = repo.cache.local
         stores = [(".dvc/cache", cache)]
         if remote:

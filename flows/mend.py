@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import yaml
+from dvc.exceptions import NotDvcRepoError
 from dvc.lock import make_lock
 from dvc.repo import Repo
 from dvc.schema import COMPILED_LOCKFILE_SCHEMA
@@ -79,6 +80,13 @@ def is_whole(path: Path) -> bool:
     return text.endswith("\n") and all(_MD5.fullmatch(str(one.get("md5"))) for one in files)
 
 
+def main() -> None:
+    try:
+        for line in mend(Path.cwd()):
+            print(line, file=sys.stderr)
+    except NotDvcRepoError:
+        sys.exit("no DVC project here: run this where dvc.yaml is")
+
+
 if __name__ == "__main__":
-    for line in mend(Path.cwd()):
-        print(line, file=sys.stderr)
+    main()

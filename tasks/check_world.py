@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentprm_core.arguments import count
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
 from agentprm_core.worlds.check_spec import game_faults, generated, missing, spec_faults
@@ -40,7 +40,7 @@ def main(prog: str = "python -m tasks.check_world") -> None:
     try:
         spec = world_spec(asked.world)
         games, faults, notes = _games(spec, asked)
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(f"check_world: {error}")
     faults += [*spec_faults(spec), *game_faults(spec, games)]
     report = check_world(spec, games["train"], name=asked.world, seed=_SEED)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from agentprm_core.arguments import at_least, count
-from agentprm_core.errors import DataError
+from agentprm_core.arguments import at_least, count, port
+from agentprm_core.errors import EXPECTED
 from agentprm_core.worlds import world_spec
 
 
@@ -25,7 +25,7 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
     parser.add_argument("--max-turns", type=at_least(0), help="actions an episode (default: the world's; 0: no limit)")
     parser.add_argument("--sessions", type=count, default=64, help="the most episodes at once (default 64)")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: this machine alone)")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--port", type=port, default=8000)
     asked = parser.parse_args()
     try:
         import uvicorn
@@ -38,8 +38,11 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
         spec = world_spec(asked.world)
         counts = {"train": asked.games, "seen": asked.games // 10, "unseen": asked.games // 10}
         games = {split: spec.generate(count, asked.seed, split) for split, count in counts.items()}
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(f"serve_world: {error}")
+    except ModuleNotFoundError as error:
+        needs = f"{asked.world} needs the package {error.name}: pip install {error.name}" if error.name else error
+        sys.exit(f"serve_world: {needs}")
     most = spec.max_turns if asked.max_turns is None else asked.max_turns
     app = openenv_app(spec, games, max_turns=most, sessions=asked.sessions)
     print(f"{asked.world}: {', '.join(f'{len(of)} games of {split}' for split, of in games.items())}", flush=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,13 @@ LICENCES = {
     "babyai": "mazes: minigrid, Apache-2.0; dialogue: AgentGym, MIT, by their authors",
 }
 """World → under which licence its games are."""
+
+
+def _name(value: str) -> str:
+    """Of the agent's folder, which is in the folder of all of them."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", value):
+        raise argparse.ArgumentTypeError(f"{value!r} is not a name: small letters, digits, - and _")
+    return value
 
 
 def ship(arguments: argparse.Namespace) -> dict:
@@ -224,7 +232,7 @@ def main(prog: str = "python -m tasks.commands.ship") -> None:
     parser.add_argument("--campaign", type=Path, required=True, help="checkout of a finished campaign")
     parser.add_argument("--policy", type=int, required=True, help="which π")
     parser.add_argument("--prm", type=int, required=True, help="which PRM")
-    parser.add_argument("--name", required=True, help="it will be shipped:NAME")
+    parser.add_argument("--name", type=_name, required=True, help="it will be shipped:NAME")
     parser.add_argument("--ways", nargs="+", default=["greedy", "best_of_16", "beam_4x4"], help="that are measured")
     parser.add_argument("--command", default="make run", help="what the campaign was run by (default %(default)s)")
     parser.add_argument("--licence", default="games: see the world's package", help="of a world of your own")

@@ -64,6 +64,11 @@ class Delivery:
         self.state: dict = json.loads(self._at.read_text()) if self._at.exists() else {"bytes": 0}
         self.ended, self._store = False, None
 
+    @property
+    def began(self) -> bool:
+        """Whether the stage said anything. One that is killed at once leaves an empty file."""
+        return self.state["bytes"] > 0
+
     def send(self) -> int:
         """Send the lines that are there; how many. Raises Away where MLflow would not take one now."""
         count = 0
@@ -132,7 +137,7 @@ def flush(folder: Path | None = None, apart: Path | None = None) -> int:
                 continue
             delivery = Delivery(path)
             delivery.send()
-            if not delivery.ended:
+            if delivery.began and not delivery.ended:
                 delivery.end_killed()
                 delivery.send()
             delivery.remove()

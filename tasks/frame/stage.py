@@ -222,6 +222,11 @@ def _params(task: str, iteration: int | None) -> Params:
     if iteration is not None and str(iteration) not in known:
         print(f"--iteration: {iteration} is not allowed: params.yaml has {', '.join(known)}", file=sys.stderr)
         sys.exit(2)
+    also = params.evaluate.also
+    if task == "games" and also is not None and not Path(also.root).exists():
+        # this stage does not read it, but it is the first: else it would be missed when a policy is measured
+        print(f"evaluate.also.root: {also.root!r} is not allowed: a folder that is there", file=sys.stderr)
+        sys.exit(2)
     return params
 
 

@@ -112,14 +112,24 @@ def _line(error: ValidationError, cls: type, raw: object) -> str:
 
 
 def keys_of(cls: type, raw: object, location: tuple) -> list[str]:
-    """The keys that the section at ``location`` may have."""
+    """The keys that the section at ``location`` may have. One of several forms: those of the form that ``raw`` is meant
+    as, or of every form where it has a key of none."""
     found: Any = cls
+    forms: list[Any] = [cls]
     for part in location:
         if get_origin(found) is dict:
             found = get_args(found)[1]
         else:
             found = get_type_hints(found).get(part) if is_dataclass(found) else None
         raw = raw.get(part) if isinstance(raw, Mapping) else None
+        forms = [found]
         if get_origin(found) in (Union, types.UnionType):
+            forms = [one for one in get_args(found) if is_dataclass(one)]
             found = _member(found, raw if raw is not None else {})
-    return [field.name for field in fields(found)] if is_dataclass(found) else []
+            if isinstance(raw, Mapping) and raw.keys() & _names(found):
+                forms = [found]
+    return list(dict.fromkeys(name for form in forms for name in _names(form)))
+
+
+def _names(section: Any) -> list[str]:
+    return [field.name for field in fields(section)] if is_dataclass(section) else []

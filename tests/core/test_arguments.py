@@ -5,7 +5,7 @@ from argparse import ArgumentTypeError
 import pytest
 import torch
 
-from agentprm_core.arguments import above_zero, at_least, count, device, not_negative
+from agentprm_core.arguments import above_zero, at_least, count, device, not_negative, port
 
 
 def test_what_is_within_the_range_is_taken():
@@ -34,3 +34,10 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
     assert device("cuda") == "cuda" and device("cuda:0") == "cuda:0"
     with pytest.raises(ArgumentTypeError, match="'cuda:1': PyTorch sees 1 GPUs here"):
         device("cuda:1")
+
+
+def test_a_port_is_one_of_tcp():
+    assert port("65535") == 65535
+    for value in ("0", "65536", "-1", "http", ""):
+        with pytest.raises(ArgumentTypeError, match="is not a port: a whole number from 1 to 65535"):
+            port(value)

@@ -456,6 +456,12 @@ def test_a_world_that_is_not_there_is_one_line(name: str, said: str, tmp_path: P
     assert ran.returncode == 1 and ran.stderr.startswith(said) and ran.stderr.count("\n") == 1
 
 
+def test_a_folder_of_published_games_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    ran = run("alfworld", "--root", "nowhere", folder=tmp_path)
+    assert ran.returncode == 1 and ran.stderr.count("\n") == 1
+    assert ran.stderr.startswith("check_world: ") and "nowhere" in ran.stderr
+
+
 def test_a_world_without_generator_and_data_says_which_data(tmp_path: Path) -> None:
     ran = run("gsm8k", folder=tmp_path)
     assert ran.returncode == 1

@@ -148,6 +148,13 @@ def test_words_that_cannot_be_end_before_dvc(tmp_path):
     assert not (tmp_path / "calls").exists()
 
 
+@pytest.mark.parametrize("words", [(), ("",), ("--", "sft"), ("seed=2",), ("seed=2", "smoke")])
+def test_an_experiment_needs_a_name(words, tmp_path, capfd):
+    assert run(project(tmp_path), "sh", "experiments/run", *words) == 2
+    assert capfd.readouterr().err == "usage: sh experiments/run NAME [PROFILE or KEY=VALUE]… [-- TARGET…]\n"
+    assert not (tmp_path / "calls").exists()
+
+
 def test_a_prm_of_an_earlier_run_is_not_searched_with(tmp_path):
     folder = project(tmp_path, dvc="#!/bin/sh\nexit 1\n", python=NOTING)
     (folder / ".scratch/experiments/search/orm").mkdir(parents=True)

@@ -97,7 +97,16 @@ def test_there_are_few_keys():
         ("rollout.explore", {"resets": 0.5}, "rollout.explore.resets: 0.5 is not allowed: only where every training"),
         ("rollout.explore", {"steered": 0.5}, "rollout.explore.steered: 0.5 is not allowed: only with a model that r"),
         ("model.constrained", "yes", "model.constrained: 'yes' is not allowed: should be True, False or 'served'"),
-        ("rollout.explore", {"boni": 0.5}, "rollout.explore.boni: 0.5 is not allowed: unknown key"),
+        (
+            "rollout.explore",
+            {"boni": 0.5},
+            "rollout.explore.boni: 0.5 is not allowed: unknown key; did you mean bonus",
+        ),
+        (
+            "rollout.explore",
+            {"x": 0.5},
+            "rollout.explore.x: 0.5 is not allowed: unknown key; allowed: resets, bon",
+        ),
         ("iterations.7", {"prev": 6}, "iterations.7: {'prev': 6} is not allowed: iterations are"),
         ("policies.0.prm", 9, "policies.0.prm: 9 is not allowed: one of the iterations"),
     ],
@@ -261,3 +270,11 @@ def test_an_iteration_that_params_do_not_have(tmp_path, monkeypatch, capsys):
         run_stage("label", lambda stage: None, iterated=True, arguments=["--iteration", "9"])
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "--iteration: 9 is not allowed: params.yaml has 1, 2, 3\n"
+
+
+def test_other_games_that_are_not_there_stop_the_first_stage(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_project(tmp_path, raw_params(evaluate={"also": {"root": "nowhere", "split": "valid_seen"}}))
+    with pytest.raises(SystemExit, match="2"):
+        run_stage("games", lambda stage: None, iterated=False, arguments=[])
+    assert capsys.readouterr().err == "evaluate.also.root: 'nowhere' is not allowed: a folder that is there\n"

@@ -79,6 +79,16 @@ def test_a_way_that_the_campaign_did_not_play_is_named(campaign, monkeypatch):
         shipping(monkeypatch, campaign, "--ways", "sample")
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/tmp", "A b"])
+def test_a_name_that_is_none_is_refused(name, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(
+        sys, "argv", ["ship", "--campaign", f"{tmp_path}", "--policy", "1", "--prm", "1", "--name", name]
+    )
+    with pytest.raises(SystemExit, match="2"):
+        ship.main()
+    assert f"{name!r} is not a name: small letters, digits, - and _" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", shipped.shipped_names())
 def test_what_is_shipped_is_what_its_card_says(name):
     card = shipped.shipped_card(name)

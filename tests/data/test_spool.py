@@ -101,6 +101,16 @@ def test_what_the_server_will_never_take_does_not_hold_up_the_rest(tmp_path, mon
     assert run.data.tags["after"] == "it"
 
 
+def test_a_stage_that_was_killed_before_it_said_anything(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    folder = tmp_path / ".scratch/spool"
+    folder.mkdir(parents=True)
+    (folder / "1-prm@1-7.jsonl").touch()
+    flush_tracking.main(arguments=[])
+    assert not list(folder.iterdir())
+    assert capsys.readouterr() == ("sent what 1 stages had to say\n", "")
+
+
 def test_a_full_disk_ends_no_stage(monkeypatch, capsys):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")

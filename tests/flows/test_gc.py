@@ -127,6 +127,12 @@ def test_the_remote_too_and_campaigns_of_other_hosts_stay(alone: Path, tmp_path_
     assert "git fetch" in capsys.readouterr().err
 
 
+def test_a_remote_that_is_not_there_is_one_line(alone: Path, capsys) -> None:
+    assert gc.main(["--remote"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("--remote: DVC has no default remote here") and said.count("\n") == 1
+
+
 def test_the_champions_of_mlflow_their_challengers_and_those_before(alone: Path, monkeypatch) -> None:
     import mlflow
 

@@ -51,3 +51,15 @@ def test_it_is_a_command(project: Path) -> None:
     (project / ".dvc/tmp/rwlock").write_text("")
     done = subprocess.run([sys.executable, "-m", "flows.mend"], capture_output=True, text=True, check=True)
     assert "rwlock: DVC was killed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("flows.mend", "no DVC project here: run this where dvc.yaml is\n"),
+        ("flows.summary", "params.yaml: no such file; run this where dvc.yaml is\n"),
+    ],
+)
+def test_a_folder_that_is_no_campaign_is_one_line(tmp_path: Path, program: str, said: str) -> None:
+    ran = subprocess.run([sys.executable, "-m", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (1, said)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentprm_core.datasets import games_to_table, write_table
+from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Checkpoint, save_checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.placebo import permuted
@@ -25,6 +26,7 @@ from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search, play_games
 from agentprm_core.types import Episode, Game, Turn
 from benchmarks import placebo
+from benchmarks.placebo_prm import train_placebo
 from tests.model import toy
 
 ROOT = Path(__file__).parents[2]
@@ -207,3 +209,10 @@ def test_what_cannot_be_asked_is_told_in_a_line(folder, monkeypatch, capsys, mor
     with pytest.raises(SystemExit) as stopped:
         placebo.main()
     assert message in capsys.readouterr().err + str(stopped.value)
+
+
+def test_a_folder_that_is_no_checkpoint_is_not_replaced(tmp_path):
+    (tmp_path / "notes").touch()
+    with pytest.raises(DataError, match=r"--out: .* is there, and is no checkpoint: name a folder that is not"):
+        train_placebo(tmp_path, 1, tmp_path, tmp_path)
+    assert (tmp_path / "notes").exists()
