@@ -22,11 +22,20 @@ def at_least(least: int) -> Callable[[str], int]:
 count = at_least(1)
 
 
-def port(value: str) -> int:
-    """Of TCP."""
-    if not value.isdecimal() or not 1 <= int(value) <= 65535:
-        raise ArgumentTypeError(f"{value!r} is not a port: a whole number from 1 to 65535")
-    return int(value)
+def within(least: int, most: int) -> Callable[[str], int]:
+    """Whole numbers from ``least`` to ``most``."""
+
+    def whole(value: str) -> int:
+        if not value.isdecimal() or not least <= int(value) <= most:
+            raise ArgumentTypeError(f"{value!r} is not a whole number from {least} to {most}")
+        return int(value)
+
+    return whole
+
+
+seed = within(0, 2**32 - 1)
+"""What NumPy's generators take."""
+port = within(1, 65535)
 
 
 def above_zero(value: str) -> float:

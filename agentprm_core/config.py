@@ -22,6 +22,7 @@ class Range:
 
 Count = Annotated[int, Range(ge=1)]
 CountOrNone = Annotated[int, Range(ge=0)]
+Seed = Annotated[int, Range(ge=0, le=2**32 - 1)]
 Share = Annotated[float, Range(ge=0, lt=1)]
 ShareOrAll = Annotated[float, Range(ge=0, le=1)]
 Discount = Annotated[float, Range(gt=0, le=1)]

@@ -5,6 +5,7 @@ Bytes are deterministic: zstd at a fixed level, rows as given (callers sort), no
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -26,6 +27,9 @@ REPLAYED = "replayed"
 """The method of turns that lead to where an episode starts (a reset distribution)."""
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Write a file or folder aside and move it to ``path`` when the block ends well; leave no trace when it does not.
@@ -34,10 +38,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
     one that was there; a file takes no folder's.
 
     Raises:
-        DataError: a file was written, and ``path`` is a folder. The folder stays as it is.
+        DataError: nothing can be written there, or a file was written and ``path`` is a folder. The folder stays as it
+            is.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.filename}: {error.strerror}") from error
     try:
         yield aside / path.name
         if path.is_dir():
@@ -45,6 +53,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
                 raise DataError(f"{path} is a folder: name a file")
             shutil.rmtree(path)
         os.replace(aside / path.name, path)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise DataError(f"{path}: cannot be written: {os.strerror(error.errno)}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

@@ -12,6 +12,14 @@ class ServerError(DataError):
     """A server that does not answer, or not as it should. Names the endpoint, the request and what was said."""
 
 
-EXPECTED = (DataError, FileNotFoundError, FloatingPointError)
-"""Errors that speak of the data and the parameters, not of the code: a program ends with their line. A
+EXPECTED = (
+    DataError,
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+    FloatingPointError,
+)
+"""Errors that speak of the data, the folders and the parameters, not of the code: a program ends with their line. A
 FloatingPointError is a training whose loss is no number any more."""

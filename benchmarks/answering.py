@@ -10,7 +10,7 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED
 
 
 def campaign_parser(doc: str | None) -> argparse.ArgumentParser:
@@ -30,13 +30,14 @@ def answer(name: str, find: Callable[[], dict], told: Callable[[dict], str], *, 
     """Print what ``find`` returns: as ``told`` unless ``only_json``, then as JSON.
 
     Raises:
-        SystemExit: ``find`` raised DataError or FileNotFoundError; the message begins with the benchmark's name.
+        SystemExit: ``find`` raised what :data:`agentprm_core.errors.EXPECTED` has; the message begins with the
+            benchmark's name.
     """
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
     try:
         found = find()
-    except (DataError, FileNotFoundError) as error:
+    except EXPECTED as error:
         sys.exit(f"{name}: {error}")
     if not only_json:
         print(told(found))

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from agentprm_core.arguments import seed
 from agentprm_core.credit.branching import BranchPoint, History, branching_q
 from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import coverage_of_keys, monte_carlo_q
@@ -71,8 +72,8 @@ def play(world: World, game: Game, index: int) -> Episode:
 def play_on(histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[bool, int]]:
     """The scripted policy as a ``PlayFrom``."""
     answers, world = [], make_world("alfworld")
-    for history, seed in zip(histories, seeds):
-        policy, seen, steps = Scripted(seed), history.observation, 0
+    for history, drawn in zip(histories, seeds):
+        policy, seen, steps = Scripted(drawn), history.observation, 0
         world.reset(history.game)
         for turn in history.turns:
             world.step(turn.action)
@@ -188,7 +189,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=16, help="a game")
     parser.add_argument("--states", type=int, default=300)
     parser.add_argument("--truth", type=int, default=128, help="rollouts behind the truth of each action")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     given = parser.parse_args()
     report = measure(given.games, given.episodes, given.states, given.truth, given.seed)

@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.dialogues import Report, read_records
 
@@ -33,7 +33,7 @@ def main() -> None:
         records = read_records(asked.file)
         start = time.perf_counter()
         report = check(records)
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(f"dialogues: {error}")
     figures = {"world": asked.world, **asdict(report), "seconds": time.perf_counter() - start}
     print(

@@ -16,8 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentprm_core.arguments import count, not_negative
-from agentprm_core.errors import DataError
+from agentprm_core.arguments import count, not_negative, seed
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.demonstrations import demonstrate
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--world", required=True)
     parser.add_argument("--games", default="200", metavar="N|DIR", help="so many are generated, or those of a folder")
     parser.add_argument("--split", default="train", help="train, seen or unseen; of published games their own splits")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=seed, default=1)
     parser.add_argument("--episodes", type=count, default=1, help="of each game, each with a seed of its own")
     parser.add_argument("--by", default="kind", help="kind, or an attribute of the games")
     parser.add_argument("--turns", type=int, nargs="+", default=[20, 25], help="numbers of actions")
@@ -54,7 +54,7 @@ def main() -> None:
             asked.world, games, asked.by, sorted(asked.turns), seed=asked.seed, episodes=asked.episodes,
             knowledge=asked.knowledge, expert=asked.expert,
         )  # fmt: skip
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(f"expert: {error}")
     print(f"{asked.by:>12}  {'n':>5}" + "".join(f"  within {turns}" for turns in figures["turns"]))
     for value, row in figures["by"].items():

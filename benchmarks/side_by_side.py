@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import paired_counts, paired_test, pooled, pooled_wins
 from benchmarks.over_seeds import over_seeds
 from tasks.report.text import markdown
@@ -221,7 +221,7 @@ def main() -> None:
         rows = [row_of(name, folder, args.split) for name, folder in campaigns]
         held = {"over": over(campaigns, args.over, args.split)} if args.over else {}
         held |= {"over_seeds": all_seeds(held["over"])} if held else {}
-    except (DataError, FileNotFoundError) as error:
+    except EXPECTED as error:
         sys.exit(f"side_by_side: {error}")
     if args.out:
         picture(rows, args.out)

@@ -16,7 +16,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from agentprm_core.errors import DataError
+from agentprm_core.arguments import seed
+from agentprm_core.errors import EXPECTED
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
 from agentprm_core.worlds.base import OPEN
@@ -93,14 +94,14 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=20, help="generated games to play")
     parser.add_argument("--split", default="unseen")
     parser.add_argument("--steps", type=int, default=40, help="commands a game at most")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     asked = parser.parse_args()
     try:
         spec = world_spec(asked.world)
         games = spec.generate(asked.games, asked.seed, asked.split)
         figures = {"world": asked.world, **measure(spec, games, asked.steps, asked.seed)}
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(f"worlds: {error}")
     if not asked.json:
         for name, value in figures.items():

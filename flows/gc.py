@@ -23,7 +23,7 @@ from typing import Any
 
 from dvc.repo import Repo
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from flows.snapshot import CAMPAIGNS, SnapshotError, branch_of, exists, git, held, remove
 from tasks.frame.secrets import redacted
 
@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         collect(Path.cwd(), remote=asked.remote, days=asked.days, delete=asked.delete)
-    except (DataError, SnapshotError) as error:
+    except (*EXPECTED, SnapshotError) as error:
         print(f"{error}. Nothing was deleted", file=sys.stderr)
         return 1
     return 0

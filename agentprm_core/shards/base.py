@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 
 from agentprm_core.datasets import read_table, write_table
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.progress import Nobody, watched_by, watcher
 
@@ -108,7 +108,7 @@ def done_elsewhere(make: Callable[..., Any], number: int, portion: tuple) -> Don
     try:
         with watched_by(tally):
             result = make(*portion)
-    except (DataError, FileNotFoundError) as error:
+    except EXPECTED as error:
         return Refused(str(error))
     return Done(number, result, time.perf_counter() - start, tally)
 

@@ -13,11 +13,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import wilson
+from tasks.commands.registry import asked as asked_mlflow
 from tasks.frame.champion import CHALLENGER, CHAMPION, arenas, roll_back, test
-from tasks.frame.mlflow_store import connect
-from tasks.frame.sender import prepare
 
 
 def shown(client: Any) -> list[str]:
@@ -60,11 +59,10 @@ def main(prog: str = "python -m tasks.commands.champion", arguments: Sequence[st
     what.add_argument("--rollback", action="store_true", help="the champion before is champion again")
     parser.add_argument("arena", nargs="?", help="needed by --rollback where there are several")
     asked = parser.parse_args(arguments)
-    prepare()
-    client, _ = connect()
     try:
-        said = shown(client) if asked.show else [roll_back(client, the_arena(client, asked.arena))]
-    except DataError as error:
+        with asked_mlflow() as (client, _):
+            said = shown(client) if asked.show else [roll_back(client, the_arena(client, asked.arena))]
+    except EXPECTED as error:
         sys.exit(str(error))
     print("\n".join(said))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import shutil
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agentprm_core.datasets import atomic_write
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 
 _DIGEST = re.compile(r"[0-9a-f]{4,16}")
 
@@ -75,6 +76,7 @@ def bring(md5: str, to: Path, root: Path = Path()) -> None:
     from dvc.repo import Repo
     from dvc_data.hashfile.hash_info import HashInfo
 
+    logging.getLogger("dvc").setLevel(logging.CRITICAL)  # what is missing is said once, and here
     with Repo(str(root)) as repo:
         odb = repo.cache.local
         if _missing(odb, md5):
@@ -110,14 +112,12 @@ def _missing(odb: Any, md5: str) -> list[str]:
 def fetch(what: str, to: Path) -> Mapping[str, str]:
     """Bring the policy ``what`` to ``to``; its tags. Raises DataError, and leaves no folder that is not it."""
     from agentprm_core.policy.models import checkpoint_digest
-    from tasks.frame.mlflow_store import connect
-    from tasks.frame.sender import prepare
+    from tasks.commands.registry import asked as asked_mlflow
 
     if to.exists():
         raise DataError(f"{to}: is there already: name a folder that is not")
-    prepare()
-    client, experiment = connect()
-    tags = resolve(client, experiment, what)
+    with asked_mlflow() as (client, experiment):
+        tags = resolve(client, experiment, what)
     bring(tags["dvc_md5"], to)
     found = checkpoint_digest(to)
     if found != tags["digest"]:
@@ -134,7 +134,7 @@ def main(prog: str = "python -m tasks.fetch", arguments: Sequence[str] | None = 
     asked = parser.parse_args(arguments)
     try:
         tags = fetch(asked.what, asked.to)
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(str(error))
     measured = f", success {float(tags['success']):.1%} of {tags['games']} games" if "success" in tags else ""
     print(f"{asked.to}: policy {tags['digest']} of iteration {tags['iteration']}{measured}; the digest is right")

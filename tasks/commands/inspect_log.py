@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from agentprm_core.arguments import count
 from agentprm_core.datasets import atomic_write, episodes_from_table, games_from_table, read_table
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.policy.prompt import chat_reply
 from agentprm_core.types import EPISODES, GAMES, LABELS, Episode, Game
 from tasks.frame.layout import DATA
@@ -202,7 +202,7 @@ def main(prog: str = "python -m tasks.commands.inspect_log") -> None:
     asked = parser(prog).parse_args()
     try:
         written = make(asked)
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(f"inspect-log: {error}")
     print(f"{asked.out}: {written} episodes; open it with inspect view --log-dir {asked.out.parent}")
 

@@ -17,11 +17,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from agentprm_core.arguments import count
+from agentprm_core.arguments import count, seed
 from agentprm_core.chat.dialogues import WORLDS, make_dialogues
 from agentprm_core.chat.sizes import SIZES, ChatSize
 from agentprm_core.datasets import atomic_write
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.training.settings import PRECISIONS
 from tasks.frame.quiet import quiet
 
@@ -83,7 +83,7 @@ def parser(prog: str) -> argparse.ArgumentParser:
     )
     found.add_argument("--dialogues", type=count, help="made of the worlds' games (default: the size's)")
     found.add_argument("--steps", type=count, help="of the optimizer (default: the size's)")
-    found.add_argument("--seed", type=int, default=1, help="of games, dialogues and weights (default %(default)s)")
+    found.add_argument("--seed", type=seed, default=1, help="of games, dialogues and weights (default %(default)s)")
     found.add_argument("--threads", type=count, default=2, help="of torch (default %(default)s)")
     found.add_argument(
         "--precision",
@@ -100,7 +100,7 @@ def main(prog: str = "python -m tasks.commands.make_chat_model") -> None:
     quiet()
     try:
         figures = make(asked)
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(f"make_chat_model: {error}")
     print(
         f"{figures['folder']}: {figures['parameters']:,} parameters, {figures['tokens']:,} tokens in "

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from agentprm_core.arguments import above_zero, count
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED
 
 
 def table(plan: dict) -> str:
@@ -70,7 +70,7 @@ def main(prog: str = "python -m tasks.commands.plan") -> None:
     except ParamsError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    except DataError as error:
+    except EXPECTED as error:
         sys.exit(f"plan: {error}")
     print(table(plan))
     if asked.json:

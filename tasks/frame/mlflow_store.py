@@ -20,6 +20,8 @@ from tasks.frame.home import home, spool_folder
 from tasks.frame.tracking import EXPERIMENT, is_remote, tracking_uri
 
 ENDS = ("FINISHED", "FAILED", "KILLED")
+RETRIES = 3
+"""How often MLflow opens a database again that it could not open. Its own number takes a hundred seconds."""
 _NAMES = re.compile(r"[^\w\-. /:]")
 """What MLflow's names cannot hold."""
 
@@ -236,8 +238,12 @@ def connect() -> tuple:
     import mlflow
 
     for migrates in ("alembic", "mlflow.store.db.utils"):  # mlflow's import sets the level of its loggers
-        logging.getLogger(migrates).setLevel(logging.WARNING)
+        logging.getLogger(migrates).setLevel(logging.ERROR)
     mlflow.set_tracking_uri(tracking_uri())
+    if not is_remote():
+        from mlflow.store.db import utils
+
+        utils.MAX_RETRY_COUNT = RETRIES
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment:

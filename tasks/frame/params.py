@@ -57,6 +57,8 @@ def read_mapping(path: Path) -> dict:
         found = yaml.load(path.read_text(), _Loader)
     except FileNotFoundError:
         raise ParamsError(f"{path}: no such file; run this where dvc.yaml is") from None
+    except OSError as error:
+        raise ParamsError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParamsError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):

@@ -38,6 +38,12 @@ whatever their `name` (or `source`) says.
 """
 _PLAIN = {int: "integer", float: "number", bool: "true or false", str: "text"}
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
 _VARIED = {
     "critic": (CriticConfig, CRITICS, critic_module, "methods"),
     "method": (UpdateConfig, METHODS, method_module, "methods"),
@@ -104,7 +110,7 @@ def _kind(hint: Any) -> str:
     if get_origin(hint) is Annotated:
         plain, *notes = get_args(hint)
         limits = [
-            f"{words} {getattr(note, name):g}"
+            f"{words} {_number(getattr(note, name))}"
             for note in notes
             if isinstance(note, Range)
             for name, words in _BOUNDS.items()

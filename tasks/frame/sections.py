@@ -17,6 +17,7 @@ from agentprm_core.config import (
     NotNegative,
     Positive,
     Range,
+    Seed,
     Share,
     ShareOrAll,
     Temperature,
@@ -241,7 +242,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Params:
-    seed: CountOrNone
+    seed: Seed
     """All randomness of a campaign follows from it."""
     compute: Compute
     env: Env

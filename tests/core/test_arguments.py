@@ -39,5 +39,5 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
 def test_a_port_is_one_of_tcp():
     assert port("65535") == 65535
     for value in ("0", "65536", "-1", "http", ""):
-        with pytest.raises(ArgumentTypeError, match="is not a port: a whole number from 1 to 65535"):
+        with pytest.raises(ArgumentTypeError, match="is not a whole number from 1 to 65535"):
             port(value)

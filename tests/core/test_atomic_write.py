@@ -24,3 +24,23 @@ def test_a_folder_takes_the_place_of_the_one_before(tmp_path: Path):
             aside.mkdir()
             (aside / name).touch()
     assert [path.name for path in (tmp_path / "made").iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a file/out/table", r"cannot be written: .*a file/out: Not a directory$"),
+        ("a file/table", r"cannot be written: .*a file.*: (File exists|Not a directory)$"),
+    ],
+)
+def test_a_place_where_nothing_can_be_written(tmp_path: Path, name: str, said: str):
+    (tmp_path / "a file").touch()
+    with pytest.raises(DataError, match=said), atomic_write(tmp_path / name):
+        pytest.fail("the work was begun")
+
+
+def test_a_disk_that_is_full(tmp_path: Path):
+    said = r"table: cannot be written: No space left on device$"
+    with pytest.raises(DataError, match=said), atomic_write(tmp_path / "table"):
+        raise OSError(28, "No space left on device")
+    assert not list(tmp_path.iterdir())

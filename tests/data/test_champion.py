@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -184,3 +185,25 @@ def test_weights_come_from_the_remote_where_the_cache_lacks_them(trained, tmp_pa
     fetch.main(arguments=["champion", "--to", "brought"])
     assert checkpoint_digest(Path("brought")) == trained
     assert json.loads(Path("brought/agentprm.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("http://127.0.0.1:9", r"Connection refused"),
+        ("sqlite:///{here}/no-database", r"\(sqlite3.DatabaseError\) file is not a database"),
+        ("sqlite:////dev/null/mlflow.db", r"File exists"),
+    ],
+)
+def test_mlflow_that_is_away_is_one_line_within_seconds(uri, said, tmp_path, monkeypatch):
+    (tmp_path / "no-database").write_text("words " * 1000)
+    uri = uri.format(here=tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    line = rf"^MLflow at {uri} does not answer \({said}.*\): start it, or set MLFLOW_TRACKING_URI$"
+    began = time.monotonic()
+    with pytest.raises(SystemExit, match=line):
+        command.main(arguments=["--show"])
+    with pytest.raises(SystemExit, match=line):
+        fetch.main(arguments=["champion", "--to", str(tmp_path / "weights")])
+    assert time.monotonic() - began < 20
+    assert not (tmp_path / "weights").exists()

@@ -138,3 +138,10 @@ def test_params_that_are_not_there_are_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ParamsError, match=r"^params.yaml: no such file; run this where dvc.yaml is$"):
         arguments(["seed=2"])
+
+
+def test_params_that_are_a_folder_are_one_line(tmp_path, monkeypatch):
+    (tmp_path / "params.yaml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParamsError, match=r"^params.yaml: cannot be read: Is a directory$"):
+        arguments(["seed=2"])

@@ -26,6 +26,7 @@ from agentprm_core.policy.starting import Lora, PublishedModel, starting_policy,
 from agentprm_core.types import Episode, Prompt, Turn
 from agentprm_core.worlds import world_spec
 from benchmarks import chat_model
+from tasks.commands import make_chat_model
 
 SIZE = replace(SIZES["tiny"], width=32, layers=2, heads=2, vocabulary=400, steps=6, batch_tokens=1024)
 LISTED = ("go to shelf 1", "go to shelf 12", "take mug 1 from shelf 1")
@@ -215,6 +216,14 @@ def test_what_is_measured_of_a_chat_model_has_its_number_of_trials(folder):
 def command(*words):
     ran = [sys.executable, "-W", "ignore", "-m", "tasks.commands.make_chat_model", *words]
     return subprocess.run(ran, capture_output=True, text=True)
+
+
+def test_a_place_where_no_model_can_be_made_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "a file").touch()
+    asked = ["make", "--out", f"{tmp_path}/a file/chat", "--size", "tiny", "--worlds", "arithmetic"]
+    monkeypatch.setattr(sys, "argv", [*asked, "--dialogues", "20"])
+    with pytest.raises(SystemExit, match=r"^make_chat_model: .*Not a directory.*a file/chat.training'$"):
+        make_chat_model.main()
 
 
 @pytest.mark.integration
