@@ -10,3 +10,9 @@ THEN="python -m benchmarks.updates --campaign . --keep data/updates --arms demon
   sh experiments/run climb-1-thread compute.threads=1
 THEN="python -m benchmarks.updates --campaign . --keep data/updates-2 --arms demonstrations --steps 840 --json" \
   sh experiments/run climb-1-thread-2 compute.threads=1 seed=2 -- evaluate@0 evaluate@1 evaluate@2
+# No loss on observations, with more games and steps; and a search with clones in its first iteration.
+more="compute.threads=1 sft.observation_weight=0.0 games.train=25000 games.seen=400 games.unseen=400 method.games=4500 method.steps=1400"
+more="$more critic.require=nothing evaluate.decoding=[greedy]"
+THEN="python -m benchmarks.updates --campaign . --keep data/updates-more --arms demonstrations --all --steps 2800 --json" \
+  sh experiments/run climb-more $more
+sh experiments/run climb-more-clones $more method.search=beam_4x4 -- evaluate@1
