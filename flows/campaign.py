@@ -23,6 +23,7 @@ from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
+from agentprm_core.arguments import above_zero, at_least, count
 from flows import snapshot
 from flows.artifacts import (
     publish_gates,
@@ -186,9 +187,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flows.campaign", description=campaign.description)
     parser.add_argument("words", nargs="*", metavar="PROFILE or KEY=VALUE")
     parser.add_argument("--name", help="of the campaign; one that exists goes on")
-    parser.add_argument("--retries", type=int, default=0, help="of a failed stage")
-    parser.add_argument("--hours", type=float, default=HOURS, help="that a stage may run")
-    parser.add_argument("--at-once", type=int, default=1, help="stages side by side here")
+    parser.add_argument("--retries", type=at_least(0), default=0, help="of a failed stage")
+    parser.add_argument("--hours", type=above_zero, default=HOURS, help="that a stage may run")
+    parser.add_argument("--at-once", type=count, default=1, help="stages side by side here")
     parser.add_argument("--workers", action="store_true", help="stages run on workers, as deployment runs")
     parser.add_argument("--git-remote", default="origin", help="where the branch is pushed to")
     asked = vars(parser.parse_args())
@@ -196,6 +197,12 @@ def main() -> None:
         require_server()
     except NoServer as error:
         sys.exit(f"campaign: {error}")
+    if asked["name"] is not None:
+        try:
+            snapshot.branch_of(asked["name"])
+        except snapshot.SnapshotError as error:
+            print(f"--name: {error}", file=sys.stderr)
+            sys.exit(2)
     words = asked.pop("words")
     asked |= {"profiles": [word for word in words if "=" not in word], "overrides": [w for w in words if "=" in w]}
     if words:

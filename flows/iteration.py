@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from prefect import Task, flow
 
+from agentprm_core.arguments import above_zero, at_least, count
 from flows.artifacts import publish_gates, publish_mlflow_link, publish_report
 from flows.dvc_join import HOURS, StageRun, run_stage
 from flows.graph import GraphStage, read_graph, with_needs
@@ -52,16 +54,19 @@ def iteration(number: int, retries: int = 0, only: list[str] | None = None, hour
     return runs
 
 
-if __name__ == "__main__":
-    import argparse
-
-    parser = argparse.ArgumentParser(description=iteration.description)
-    parser.add_argument("number", type=int)
-    parser.add_argument("--retries", type=int, default=0)
-    parser.add_argument("--hours", type=float, default=HOURS, help="that a stage may run")
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m flows.iteration", description=iteration.description)
+    parser.add_argument("number", type=count)
+    parser.add_argument("--retries", type=at_least(0), default=0)
+    parser.add_argument("--hours", type=above_zero, default=HOURS, help="that a stage may run")
     arguments = parser.parse_args()
     try:
         require_server()
-    except NoServer as error:
+        with_needs(read_graph(Path.cwd()), arguments.number)
+    except (NoServer, ValueError) as error:
         sys.exit(f"iteration: {error}")
     iteration(arguments.number, retries=arguments.retries, hours=arguments.hours)
+
+
+if __name__ == "__main__":
+    main()

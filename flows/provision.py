@@ -18,8 +18,10 @@ from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
+from agentprm_core.arguments import at_least
 from flows import automations
 from flows.gpus import LIMIT
+from flows.reach import NoServer, require_server
 
 CPU_POOL = "agentprm-cpu"
 GPU_POOL = "agentprm-gpu"
@@ -75,10 +77,19 @@ def deploy() -> None:
     subprocess.run([sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"], check=True)
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description="Work pools, limits, automations, deployments.")
     parser.add_argument(
-        "--gpus", type=int, help="GPUs to share out (the limit of the pool and of stages); else as it is"
+        "--gpus", type=at_least(0), help="GPUs to share out (the limit of the pool and of stages); else as it is"
     )
-    provision(parser.parse_args().gpus)
+    asked = parser.parse_args()
+    try:
+        require_server()
+    except NoServer as error:
+        sys.exit(f"provision: {error}")
+    provision(asked.gpus)
     deploy()
+
+
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,9 @@ def main(prog: str = "python -m tasks.commands.search_curves") -> None:
         parser.error("nobody chooses: --prm NAME=FOLDER, --oracle PLAYS, or both")
     if arguments.oracle is not None and arguments.oracle < 1:
         parser.error(f"--oracle: a value needs at least one play, not {arguments.oracle}")
+    names = [name for name, _ in arguments.prm]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        parser.error(f"--prm: {twice[0]!r} is there twice: give each PRM a name of its own")
     widest = max(width for width, _ in arguments.beams)
     if widest > arguments.slots:
         parser.error(f"--beams: a beam of width {widest} needs as many --slots, not {arguments.slots}")
@@ -76,14 +79,17 @@ def _named(value: str) -> tuple[str, Path]:
 def _numbers(value: str) -> list[int]:
     if not re.fullmatch(r"\d+(,\d+)*", value) or min(found := [int(n) for n in value.split(",")]) < 2:
         raise argparse.ArgumentTypeError(f"{value!r} is not a list like 2,4,8 of numbers above 1 (1 is sampling)")
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _sizes(value: str) -> list[tuple[int, int]]:
     if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(,[1-9]\d*x[1-9]\d*)*", value):
         raise argparse.ArgumentTypeError(f"{value!r} is not a list like 2x2,4x8 of nodes kept x actions drawn")
-    sizes = (size.split("x") for size in value.split(","))
-    return [(int(kept), int(drawn)) for kept, drawn in sizes]
+    sizes = (size.split("x") for size in dict.fromkeys(value.split(",")))
+    found = [(int(kept), int(drawn)) for kept, drawn in sizes]
+    if (1, 1) in found:
+        raise argparse.ArgumentTypeError(f"{value!r} has 1x1, which is sampling: keep or draw more than 1")
+    return found
 
 
 if __name__ == "__main__":

@@ -95,6 +95,8 @@ def test_the_headroom_needs_no_prm_and_adds_its_cells_to_those_of_prms(checkpoin
         (("--prm", "oracle=x"), "'oracle=x' is not NAME=FOLDER"),
         (("--prior", "-1"), "argument --prior: '-1' is not a number that is at least 0"),
         (("--prior", "nan"), "argument --prior: 'nan' is not a number that is at least 0"),
+        (("--beams", "2x2,1x1"), "argument --beams: '2x2,1x1' has 1x1, which is sampling: keep or draw more than 1"),
+        (("--prm", "twice=x", "--prm", "twice=y"), "--prm: 'twice' is there twice: give each PRM a name of its own"),
         (("--oracle", "0"), "--oracle: a value needs at least one play, not 0"),
     ],
 )

@@ -111,3 +111,25 @@ def test_what_params_may_not_hold_is_refused_before_anything_starts(project: Pat
     state = campaign(name="odd", profiles=["smoke"], return_state=True)
     assert state.is_failed() and "no such profile" in state.message
     assert not snapshot.exists(project, "campaign/odd")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("campaign", "--at-once", "0"), 2, "argument --at-once: '0' is not a whole number that is at least 1"),
+        (("campaign", "--hours", "-1"), 2, "argument --hours: '-1' is not a number above 0"),
+        (("campaign", "--name", "a b"), 2, "--name: campaign 'a b': letters, digits, dot, dash and underscore only"),
+        (("iteration", "9"), 1, "iteration: "),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_starts(project: Path, words, code: int, said: str) -> None:
+    done = subprocess.run([sys.executable, "-m", f"flows.{words[0]}", *words[1:]], capture_output=True, text=True)
+    assert done.returncode == code and said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_is_away_provisions_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    done = subprocess.run([sys.executable, "-m", "flows.provision"], capture_output=True, text=True)
+    said = "provision: Prefect at http://127.0.0.1:9/api does not answer (ConnectError): start it, or make ui\n"
+    assert (done.returncode, done.stderr) == (1, said)
