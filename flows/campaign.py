@@ -34,7 +34,7 @@ from flows.artifacts import (
     publish_stages,
 )
 from flows.dvc_join import HOURS, StageRun, run_stage
-from flows.elsewhere import Elsewhere, run_elsewhere
+from flows.elsewhere import Elsewhere, require_remotes, run_elsewhere
 from flows.form import Name, Override, Profile, World
 from flows.graph import GraphStage, read_graph, steps
 from flows.iteration import RETRY_DELAY_SECONDS, staged
@@ -83,6 +83,8 @@ def campaign(
     name = name or f"{flow_run.get_name()}-{str(flow_run.get_id())[:6]}"
     words = [*([world] if world else []), *profiles, *overrides, *_seed(seed, name)]
     checkout = Path.cwd()
+    if workers:
+        require_remotes(checkout, git_remote)
     with snapshot.opened(checkout, name, words) as taken, _inside(taken):
         get_run_logger().info(f"campaign {name}: branch {taken.branch}, worktree {taken.root}")
         if workers:
@@ -197,12 +199,14 @@ def main() -> None:
         require_server()
     except NoServer as error:
         sys.exit(f"campaign: {error}")
-    if asked["name"] is not None:
-        try:
+    try:
+        if asked["name"] is not None:
             snapshot.branch_of(asked["name"])
-        except snapshot.SnapshotError as error:
-            print(f"--name: {error}", file=sys.stderr)
-            sys.exit(2)
+        if asked["workers"]:
+            require_remotes(Path.cwd(), asked["git_remote"])
+    except snapshot.SnapshotError as error:
+        print(f"campaign: {error}", file=sys.stderr)
+        sys.exit(2)
     words = asked.pop("words")
     asked |= {"profiles": [word for word in words if "=" not in word], "overrides": [w for w in words if "=" in w]}
     if words:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from uuid import UUID
 
+from dvc.config import Config
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -54,10 +56,23 @@ class Elsewhere:
         with self.writing:
             snapshot.commit_lock(self.snapshot, what, entry)
             if not snapshot.push(self.snapshot, self.remote):
-                raise SnapshotError(
-                    f"{self.snapshot.checkout}: no Git remote {self.remote}: workers fetch the campaign from it. "
-                    f"git remote add {self.remote} URL, or name another"
-                )
+                raise SnapshotError(_no_remote(self.snapshot.checkout, self.remote))
+
+
+def require_remotes(checkout: Path, remote: str) -> None:
+    """Raises SnapshotError where ``checkout`` lacks what workers fetch a campaign from: the Git remote called
+    ``remote``, and a default DVC remote."""
+    if remote not in snapshot.git(checkout, "remote").split():
+        raise SnapshotError(_no_remote(checkout, remote))
+    if not Config(str(checkout / ".dvc"))["core"].get("remote"):
+        raise SnapshotError(f"{checkout}: workers need a DVC remote: dvc remote add --default NAME URL")
+
+
+def _no_remote(checkout: Path, remote: str) -> str:
+    return (
+        f"{checkout}: no Git remote {remote}: workers fetch the campaign from it. git remote add {remote} URL, or name "
+        "another"
+    )
 
 
 @task(task_run_name="{stage.name}", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=worth_a_retry)

@@ -63,8 +63,10 @@ def main() -> None:
     try:
         require_server()
         with_needs(read_graph(Path.cwd()), arguments.number)
-    except (NoServer, ValueError) as error:
+    except NoServer as error:
         sys.exit(f"iteration: {error}")
+    except ValueError as error:
+        sys.exit(str(error))
     iteration(arguments.number, retries=arguments.retries, hours=arguments.hours)
 
 
