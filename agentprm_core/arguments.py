@@ -33,7 +33,7 @@ def within(least: int, most: int) -> Callable[[str], int]:
     return whole
 
 
-seed = within(0, 2**32 - 1)
+any_seed = within(0, 2**32 - 1)
 """What NumPy's generators take."""
 port = within(1, 65535)
 

@@ -31,7 +31,7 @@ from typing import Any, cast
 
 import torch
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.chat.dialogues import ACTION_ONLY, FORBIDDEN, RECALL, reason_for
 from agentprm_core.evaluate import wilson
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--max-turns", type=int, default=20, help="(default %(default)s)")
     parser.add_argument("--context", type=int, default=4096, help="(default %(default)s)")
     parser.add_argument("--slots", type=int, default=64, help="(default %(default)s)")
-    parser.add_argument("--seed", type=seed, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--threads", type=int, default=2, help="(default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the JSON object alone, without line breaks")
     args = parser.parse_args()

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.credit.branching import BranchPoint, History, branching_q
 from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import coverage_of_keys, monte_carlo_q
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=16, help="a game")
     parser.add_argument("--states", type=int, default=300)
     parser.add_argument("--truth", type=int, default=128, help="rollouts behind the truth of each action")
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     given = parser.parse_args()
     report = measure(given.games, given.episodes, given.states, given.truth, given.seed)

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentprm_core.arguments import count, not_negative, seed
+from agentprm_core.arguments import any_seed, count, not_negative
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--world", required=True)
     parser.add_argument("--games", default="200", metavar="N|DIR", help="so many are generated, or those of a folder")
     parser.add_argument("--split", default="train", help="train, seen or unseen; of published games their own splits")
-    parser.add_argument("--seed", type=seed, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--episodes", type=count, default=1, help="of each game, each with a seed of its own")
     parser.add_argument("--by", default="kind", help="kind, or an attribute of the games")
     parser.add_argument("--turns", type=int, nargs="+", default=[20, 25], help="numbers of actions")

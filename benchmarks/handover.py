@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.evaluate import paired_test, wilson
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, trained_in
 from agentprm_core.rollout import play, starts
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--first", type=lambda text: [int(n) for n in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--max-turns", type=int, help="actions an episode (default: the world's)")
     parser.add_argument("--max-action-tokens", type=int, default=32)
-    parser.add_argument("--seed", type=seed, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--threads", type=int, default=1)
     add_json(parser)
     args = parser.parse_args()

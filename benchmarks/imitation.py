@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.errors import DataError
 from agentprm_core.improve.sft import sft_row
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, trained_in
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--split", type=lambda text: text.split(","), default=["seen", "unseen"])
     parser.add_argument("--limit", type=int, help="only the first so many games of each split")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policies')")
-    parser.add_argument("--seed", type=seed, default=1, help="of the expert and of the bootstrap")
+    parser.add_argument("--seed", type=any_seed, default=1, help="of the expert and of the bootstrap")
     parser.add_argument("--threads", type=int, default=1)
     add_json(parser)
     args = parser.parse_args()

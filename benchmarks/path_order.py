@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.evaluate import paired_test
 from agentprm_core.methods.base import Given
 from agentprm_core.methods.critic_base import labelled_sides
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=200, help="at most, of each world (default %(default)s)")
     parser.add_argument("--plays", type=int, default=4, help="of a game (default %(default)s)")
     parser.add_argument("--search", help="played under each scorer: beam_4x4 (default: none)")
-    parser.add_argument("--seed", type=seed, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     answer(

@@ -30,7 +30,7 @@ import pyarrow as pa
 import torch
 from transformers.utils import logging
 
-from agentprm_core.arguments import above_zero, at_least, count, device, seed
+from agentprm_core.arguments import above_zero, any_seed, at_least, count, device
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins
@@ -233,7 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=count, default=torch.get_num_threads())
     parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
-    parser.add_argument("--seed", type=seed, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for what was played: a killed run goes on")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     return parser

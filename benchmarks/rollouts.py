@@ -28,7 +28,7 @@ from pathlib import Path
 
 import torch
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
@@ -275,7 +275,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--plot", type=Path, help="where to draw the growth")
     parser.add_argument("--json", action="store_true", help="only the JSON line")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import new_prm
@@ -130,7 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     return parser.parse_args()
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import paired_test, wilson
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--prior", type=float, default=0.0, help="τ (default %(default)s)")
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=seed, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     args = parser.parse_args()
     answer("transfer", lambda: run(args), _told, only_json=args.json)
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.datasets import atomic_write, episodes_from_table, games_from_table, read_table, write_table
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import holm, paired_test, wilson
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of the update (default: the campaign's)")
     parser.add_argument("--games", type=int, help="searched (default: the campaign's)")
     parser.add_argument("--all", action="store_true", help="each arm imitates all that it won")
-    parser.add_argument("--seed", type=seed, default=1, help="of the draws in search and update (default 1)")
+    parser.add_argument("--seed", type=any_seed, default=1, help="of the draws in search and update (default 1)")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     args.arms = args.arms or [*ARMS, *([PLACEBO] if args.placebo else [])]

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from agentprm_core.arguments import seed
+from agentprm_core.arguments import any_seed
 from agentprm_core.errors import EXPECTED
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=20, help="generated games to play")
     parser.add_argument("--split", default="unseen")
     parser.add_argument("--steps", type=int, default=40, help="commands a game at most")
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     asked = parser.parse_args()
     try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from agentprm_core.arguments import at_least, count, port, seed
+from agentprm_core.arguments import any_seed, at_least, count, port
 from agentprm_core.errors import EXPECTED
 from agentprm_core.worlds import world_spec
 
@@ -21,7 +21,7 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
     parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("world", help="a name, or package.module:SPEC")
     parser.add_argument("--games", type=at_least(10), default=1000, help="of train (default 1000)")
-    parser.add_argument("--seed", type=seed, default=1, help="that the games are drawn by (default 1)")
+    parser.add_argument("--seed", type=any_seed, default=1, help="that the games are drawn by (default 1)")
     parser.add_argument("--max-turns", type=at_least(0), help="actions an episode (default: the world's; 0: no limit)")
     parser.add_argument("--sessions", type=count, default=64, help="the most episodes at once (default 64)")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: this machine alone)")

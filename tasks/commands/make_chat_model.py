@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from agentprm_core.arguments import count, seed
+from agentprm_core.arguments import any_seed, count
 from agentprm_core.chat.dialogues import WORLDS, make_dialogues
 from agentprm_core.chat.sizes import SIZES, ChatSize
 from agentprm_core.datasets import atomic_write
@@ -83,7 +83,7 @@ def parser(prog: str) -> argparse.ArgumentParser:
     )
     found.add_argument("--dialogues", type=count, help="made of the worlds' games (default: the size's)")
     found.add_argument("--steps", type=count, help="of the optimizer (default: the size's)")
-    found.add_argument("--seed", type=seed, default=1, help="of games, dialogues and weights (default %(default)s)")
+    found.add_argument("--seed", type=any_seed, default=1, help="of games, dialogues and weights (default %(default)s)")
     found.add_argument("--threads", type=count, default=2, help="of torch (default %(default)s)")
     found.add_argument(
         "--precision",

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentprm_core.arguments import above_zero, address, at_least, count, device, not_negative, seed
+from agentprm_core.arguments import above_zero, address, any_seed, at_least, count, device, not_negative
 from agentprm_core.errors import DataError
 
 if TYPE_CHECKING:
@@ -193,7 +193,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--split", default="unseen", help="of the games (default %(default)s)")
     parser.add_argument("--game", metavar="ID", help="which game (default: the first)")
     parser.add_argument("--way", default="greedy", help="greedy, sample, best_of_N or beam_NxM (default %(default)s)")
-    parser.add_argument("--seed", type=seed, default=1, help="of samples, and of generated games (default %(default)s)")
+    parser.add_argument(
+        "--seed", type=any_seed, default=1, help="of samples, and of generated games (default %(default)s)"
+    )
     parser.add_argument("--temperature", type=above_zero, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument(
         "--prior", type=not_negative, default=0.1, help="of searches: weight of log π̂ (default %(default)s)"

@@ -16,7 +16,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from agentprm_core.arguments import above_zero, at_least, count, not_negative, seed
+from agentprm_core.arguments import above_zero, any_seed, at_least, count, not_negative
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED
 from agentprm_core.search.decoding_config import DecodingConfig, decoding
@@ -51,7 +51,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=count, help="actions (default: the world's)")
     parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
-    parser.add_argument("--seed", type=seed, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     return parser
 
 

@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from agentprm_core.arguments import above_zero, address, at_least, count, device, not_negative, seed
+from agentprm_core.arguments import above_zero, address, any_seed, at_least, count, device, not_negative
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.speech import API_KEY, SPEECH
 from agentprm_core.search.decoding_config import METHODS, SEARCHES
@@ -42,7 +42,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=count, help="tokens an episode may have (default: the model's)")
     parser.add_argument("--slots", type=count, default=128, help="episodes at once (default %(default)s)")
     parser.add_argument("--limit", type=count, help="only the first so many games")
-    parser.add_argument("--seed", type=seed, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
 

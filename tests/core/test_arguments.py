@@ -5,7 +5,7 @@ from argparse import ArgumentTypeError
 import pytest
 import torch
 
-from agentprm_core.arguments import above_zero, at_least, count, device, not_negative, port
+from agentprm_core.arguments import above_zero, any_seed, at_least, count, device, not_negative, port
 
 
 def test_what_is_within_the_range_is_taken():
@@ -36,8 +36,12 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
         device("cuda:1")
 
 
-def test_a_port_is_one_of_tcp():
-    assert port("65535") == 65535
-    for value in ("0", "65536", "-1", "http", ""):
-        with pytest.raises(ArgumentTypeError, match="is not a whole number from 1 to 65535"):
-            port(value)
+@pytest.mark.parametrize(
+    ("kind", "most", "values"),
+    [(port, 65535, ("0", "65536", "-1", "http", "")), (any_seed, 4294967295, ("-1", "4294967296", "new"))],
+)
+def test_a_number_in_a_range(kind, most, values):
+    assert kind(f"{most}") == most
+    for value in values:
+        with pytest.raises(ArgumentTypeError, match=f"is not a whole number from [01] to {most}"):
+            kind(value)

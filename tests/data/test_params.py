@@ -97,6 +97,7 @@ def test_there_are_few_keys():
         ("rollout.explore", {"resets": 0.5}, "rollout.explore.resets: 0.5 is not allowed: only where every training"),
         ("rollout.explore", {"steered": 0.5}, "rollout.explore.steered: 0.5 is not allowed: only with a model that r"),
         ("model.constrained", "yes", "model.constrained: 'yes' is not allowed: should be True, False or 'served'"),
+        ("seed", 2**32, "seed: 4294967296 is not allowed: should be less than or equal to 4294967295"),
         (
             "rollout.explore",
             {"boni": 0.5},
