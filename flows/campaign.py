@@ -205,7 +205,7 @@ def main() -> None:
         if asked["workers"]:
             require_remotes(Path.cwd(), asked["git_remote"])
     except snapshot.SnapshotError as error:
-        print(f"campaign: {error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         sys.exit(2)
     words = asked.pop("words")
     asked |= {"profiles": [word for word in words if "=" not in word], "overrides": [w for w in words if "=" in w]}

@@ -118,7 +118,7 @@ def test_what_params_may_not_hold_is_refused_before_anything_starts(project: Pat
     [
         (("campaign", "--at-once", "0"), 2, "argument --at-once: '0' is not a whole number that is at least 1"),
         (("campaign", "--hours", "-1"), 2, "argument --hours: '-1' is not a number above 0"),
-        (("campaign", "--name", "a b"), 2, "campaign: campaign 'a b': letters, digits, dot, dash and underscore only"),
+        (("campaign", "--name", "a b"), 2, "campaign 'a b': letters, digits, dot, dash and underscore only"),
         (("campaign", "--workers"), 2, ": no Git remote origin: workers fetch the campaign from it"),
         (("iteration", "9"), 1, "iteration 9: dvc.yaml has the iterations 1, 2"),
     ],
