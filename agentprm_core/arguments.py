@@ -7,34 +7,30 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
+from agentprm_core.config import LARGEST_SEED
+
 
 def at_least(least: int) -> Callable[[str], int]:
     """Whole numbers from ``least`` on."""
+    return _whole(least, math.inf, f"that is at least {least}")
 
+
+def within(least: int, most: int) -> Callable[[str], int]:
+    """Whole numbers from ``least`` to ``most``."""
+    return _whole(least, most, f"from {least} to {most}")
+
+
+def _whole(least: int, most: float, which: str) -> Callable[[str], int]:
     def whole(value: str) -> int:
-        if not value.isdecimal() or int(value) < least:
-            raise ArgumentTypeError(f"{value!r} is not a whole number that is at least {least}")
+        if not value.isdecimal() or not least <= int(value) <= most:
+            raise ArgumentTypeError(f"{value!r} is not a whole number {which}")
         return int(value)
 
     return whole
 
 
 count = at_least(1)
-
-
-def within(least: int, most: int) -> Callable[[str], int]:
-    """Whole numbers from ``least`` to ``most``."""
-
-    def whole(value: str) -> int:
-        if not value.isdecimal() or not least <= int(value) <= most:
-            raise ArgumentTypeError(f"{value!r} is not a whole number from {least} to {most}")
-        return int(value)
-
-    return whole
-
-
-any_seed = within(0, 2**32 - 1)
-"""What NumPy's generators take."""
+any_seed = within(0, LARGEST_SEED)
 port = within(1, 65535)
 
 

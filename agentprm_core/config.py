@@ -20,9 +20,11 @@ class Range:
     lt: float | None = None
 
 
+LARGEST_SEED = 2**32 - 1
+"""That NumPy's generators take."""
 Count = Annotated[int, Range(ge=1)]
 CountOrNone = Annotated[int, Range(ge=0)]
-Seed = Annotated[int, Range(ge=0, le=2**32 - 1)]
+Seed = Annotated[int, Range(ge=0, le=LARGEST_SEED)]
 Share = Annotated[float, Range(ge=0, lt=1)]
 ShareOrAll = Annotated[float, Range(ge=0, le=1)]
 Discount = Annotated[float, Range(gt=0, le=1)]

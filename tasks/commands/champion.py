@@ -15,7 +15,7 @@ from typing import Any
 
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import wilson
-from tasks.commands.registry import asked as asked_mlflow
+from tasks.commands.registry import asked_mlflow
 from tasks.frame.champion import CHALLENGER, CHAMPION, arenas, roll_back, test
 
 

@@ -112,7 +112,7 @@ def _missing(odb: Any, md5: str) -> list[str]:
 def fetch(what: str, to: Path) -> Mapping[str, str]:
     """Bring the policy ``what`` to ``to``; its tags. Raises DataError, and leaves no folder that is not it."""
     from agentprm_core.policy.models import checkpoint_digest
-    from tasks.commands.registry import asked as asked_mlflow
+    from tasks.commands.registry import asked_mlflow
 
     if to.exists():
         raise DataError(f"{to}: is there already: name a folder that is not")

@@ -14,7 +14,7 @@ from tasks.frame.tracking import tracking_uri
 
 
 @contextmanager
-def asked() -> Iterator[tuple]:
+def asked_mlflow() -> Iterator[tuple]:
     """:func:`connect` for a command that somebody waits for. Raises DataError where MLflow does not answer, now or in
     the block."""
     prepare()
