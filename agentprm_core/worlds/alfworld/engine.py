@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Self
 
@@ -57,7 +58,7 @@ class FastWorld(State):
     def step(self, command: str) -> Observation:
         """Do ``command``; one that is not admissible changes nothing and the text says so (``Nothing happens.``)."""
         command = command.strip()
-        action = self._here[command] if command in self._here else self._everywhere.get(command)
+        action = self._action(command)
         if action is None:
             return Observation(NOTHING_HAPPENS, self._admissible, float(self._won), self._won)
         act, first, second = action
@@ -117,6 +118,10 @@ class FastWorld(State):
             hashed = hashlib.blake2b(marshal.dumps(parts, 2), digest_size=16, key=self.game.digest.encode())
             self._hashed = *parts, hashed
         return hashed
+
+    def _action(self, command: str) -> tuple[Callable[[State, int, int], str], int, int] | None:
+        """What ``command`` stands for here; None where nothing would happen."""
+        return self._here[command] if command in self._here else self._everywhere.get(command)
 
     def _look_for_commands(self) -> None:
         self._here, self._admissible = commands_now(self, self._everywhere)

@@ -43,6 +43,12 @@ def _fast() -> World:
     return FastWorld()
 
 
+def _remembering() -> World:
+    from agentprm_core.worlds.alfworld.remembering import RememberingWorld
+
+    return RememberingWorld()
+
+
 def _published() -> World:
     from agentprm_core.worlds.alfworld.textworld import TextWorld
 
@@ -65,6 +71,11 @@ def _load(root, split: str, limit: int | None) -> list[Game]:
     from agentprm_core.worlds.alfworld.games import load_games
 
     return load_games(root, split, limit)
+
+
+def _remembered(games: list[Game]) -> list[Game]:
+    """The same games, played with a memory."""
+    return [replace(game, world="alfworld-remembering") for game in games]
 
 
 def _expert(world: World, game: Game, seed: int, knowledge: float):
@@ -92,6 +103,16 @@ ALFWORLD = WorldSpec(
     },
 )
 """The exact fast engine."""
+
+REMEMBERING = replace(
+    ALFWORLD,
+    name="alfworld-remembering",
+    make=_remembering,
+    generate=lambda count, seed, split: _remembered(_generate(count, seed, split)),
+    generate_mixed=lambda count, seed, places: _remembered(_generate_mixed(count, seed, places)),
+    load=lambda root, split, limit: _remembered(_load(root, split, limit)),
+)
+"""The fast engine; places that were looked into for nothing are not offered again, on the same games."""
 
 TEXTWORLD = replace(ALFWORLD, name="alfworld-textworld", make=_published)
 """The published engine, a thousand times slower, on the same games."""
