@@ -233,9 +233,10 @@ def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> Non
     """Refuse a checkpoint from scratch in a world that it was not trained in: it does not know the words.
 
     A language model may play anywhere, and so may one whose world is not recorded. One of several worlds may play each
-    of them. Raises CheckpointError.
+    of them, and each world with the same texts (``WorldSpec.texts_of``). Raises CheckpointError.
     """
-    if checkpoint.renderer.format == "plain" and world not in _known_worlds(checkpoint.world or world):
+    known, members = _worlds_like(checkpoint.world or world)
+    if checkpoint.renderer.format == "plain" and (known | members).isdisjoint(_worlds_like(world)[0]):
         raise CheckpointError(
             f"{source}: trained from scratch in the world {checkpoint.world}, it cannot play {world}; "
             f"choose a checkpoint trained in {world}, or games of {checkpoint.world}"
@@ -298,12 +299,13 @@ def _same_base(folder: Path, manifest: dict) -> str:
     return now
 
 
-def _known_worlds(name: str) -> set[str]:
-    """The world of this name, and those that it is a mixture of."""
+def _worlds_like(name: str) -> tuple[set[str], set[str]]:
+    """The world of this name with the one whose texts it has, and those that it is a mixture of."""
     try:
-        return {name, *world_spec(name).members}
+        spec = world_spec(name)
     except DataError:  # somebody's own, not named as it is imported
-        return {name}
+        return {name}, set()
+    return {name, spec.texts_of or name}, set(spec.members)
 
 
 def save_checkpoint(

@@ -16,8 +16,8 @@ from agentprm_core.worlds.base import Observation, UnsupportedGame, World, World
 GROUP = "agentprm.worlds"
 _OURS = {
     "alfworld": "agentprm_core.worlds.alfworld.spec:ALFWORLD",
-    "alfworld-remembering": "agentprm_core.worlds.alfworld.spec:REMEMBERING",
     "alfworld-textworld": "agentprm_core.worlds.alfworld.spec:TEXTWORLD",
+    "alfworld-remembering": "agentprm_core.worlds.alfworld.spec:REMEMBERING",
     "textcraft": "agentprm_core.worlds.textcraft.spec:TEXTCRAFT",
     "webshop": "agentprm_core.worlds.webshop.spec:WEBSHOP",
     "babyai": "agentprm_core.worlds.babyai.spec:BABYAI",

@@ -179,6 +179,8 @@ class WorldSpec:
     refusals_tell: bool = False
     """Whether the answer to a command that changes nothing tells what to do next. A beam's paths may then stay in a
     state that they have been in."""
+    texts_of: str = ""
+    """The name of the world whose texts these are, where it is another one: a policy of either can play both."""
     remote: bool = False
     """Whether the worlds answer over a connection: they have ``begin(command)``, which sends a command whose answer
     the next ``step`` of that command reads, so that the answers to several are waited for at once."""

@@ -69,6 +69,27 @@ def test_a_checkpoint_from_scratch_is_of_one_world():
         require_world(of_toy, "mine", "alfworld")
 
 
+@pytest.mark.parametrize(
+    ("trained", "played", "allowed"),
+    [
+        ("alfworld", "alfworld-remembering", True),
+        ("alfworld-remembering", "alfworld", True),
+        ("alfworld", "alfworld-textworld", True),
+        ("all_worlds", "alfworld", True),
+        ("alfworld", "all_worlds", False),
+        ("alfworld-remembering", "textcraft", False),
+    ],
+)
+def test_worlds_with_the_same_texts_share_their_checkpoints(trained, played, allowed):
+    policy = toy.policy()
+    of_it = type(policy)(policy.model, policy.tokenizer, policy.renderer, policy.digest, trained)
+    if allowed:
+        require_world(of_it, "mine", played)
+        return
+    with pytest.raises(CheckpointError, match=f"in the world {trained}, it cannot play {played}"):
+        require_world(of_it, "mine", played)
+
+
 def test_evaluate_takes_one_and_refuses_another_world(agents, toy_engine, capsys, monkeypatch):
     write_table(games_to_table([toy.game(n) for n in range(3)]), agents / "toys.parquet")
     write_table(games_to_table(generate_games(1, 1, "unseen")), agents / "homes.parquet")

@@ -107,6 +107,7 @@ ALFWORLD = WorldSpec(
 REMEMBERING = replace(
     ALFWORLD,
     name="alfworld-remembering",
+    texts_of="alfworld",
     make=_remembering,
     generate=lambda count, seed, split: _remembered(_generate(count, seed, split)),
     generate_mixed=lambda count, seed, places: _remembered(_generate_mixed(count, seed, places)),
@@ -114,5 +115,5 @@ REMEMBERING = replace(
 )
 """The fast engine; places that were looked into for nothing are not offered again, on the same games."""
 
-TEXTWORLD = replace(ALFWORLD, name="alfworld-textworld", make=_published)
+TEXTWORLD = replace(ALFWORLD, name="alfworld-textworld", texts_of="alfworld", make=_published)
 """The published engine, a thousand times slower, on the same games."""
