@@ -1,0 +1,14 @@
+# What do visits that find nothing new cost a policy, and what mends them? The same policies in the household with and
+# without a memory beside the agent; four times the rollouts; a campaign with the memory, and its control without.
+# Read: success in the lines of `tasks.evaluate`, ranking in data/metrics/stages/prm-1.json.
+sizes="compute.threads=1 games.seen=400 games.unseen=400 evaluate.decoding=[greedy] critic.require=nothing"
+both='for world in alfworld alfworld-remembering; do for split in seen unseen; do for policy in data/checkpoints/policy/*; do
+python -m tasks.evaluate --policy $policy --world $world --games data/games --split $split --method greedy --json
+done; done; done'
+for seed in 11 12; do THEN=$both sh experiments/run memory-$seed seed=$seed $sizes -- policy@1; done
+more="rollout.branch.train_states=800 rollout.branch.random_states=12000"
+sh experiments/run memory-rollouts-11 seed=11 $sizes rollout.games=14000 -- evaluate@1
+sh experiments/run memory-rollouts-12 seed=12 $sizes rollout.games=14000 $more -- evaluate@1
+few="demos.games=3000 sft.observation_weight=0.0"
+THEN=$both sh experiments/run memory-campaign env.world=alfworld-remembering $sizes $few
+THEN=$both sh experiments/run memory-control $sizes $few -- policy@1
