@@ -31,7 +31,7 @@ def _first(world: World, game: Game, *, closed: bool) -> str:
         if ("is closed." in probe.step(command).text) == closed:
             world.reset(game)
             return command
-    pytest.skip("this household has no such place")
+    raise AssertionError("this household has no such place")
 
 
 def _with(kind: str) -> Game:
@@ -113,7 +113,7 @@ def test_a_clone_has_a_memory_of_its_own_and_the_key_tells_memories_apart(world:
     twin, plain_key = world.clone(), world.state_key()
     world.step(one)
     assert twin.state_key() == plain_key
-    assert one in twin.step(other).admissible or "is closed" in twin.step(other).text
+    assert one in twin.step(other).admissible
     back = make_world("alfworld-remembering")
     back.reset(GAMES[0])
     back.step(other)
