@@ -68,7 +68,7 @@ def _crown(stage: Stage, outcomes: pa.Table, decide: Sequence[dict], champion: i
     """The policies are registered with others that were measured alike, and the best one competes with theirs."""
     policies = [candidate(outcomes, row, layout.policy(row["iteration"])) for row in decide]
     best_one = next(tags["digest"] for tags in policies if tags["iteration"] == str(champion))
-    name = arena(stage.params.env.world, outcomes, decide[0])
+    name = arena(stage.params.measured_in, outcomes, decide[0])
     with stage.tracking():
         stage.tracker.call(CONSIDER, name=name, policies=policies, best=best_one)
         stage.tracker.log_files(layout.ITERATIONS, layout.REPORTS, layout.GALLERY)

@@ -62,7 +62,7 @@ def _splits(stage: Stage) -> Mapping[str, list[Game]]:
     also = stage.params.evaluate.also
     tables = {split: games_from_table(read_table(layout.games(split), GAMES)) for split in ("seen", "unseen")}
     if also is not None:
-        tables[also.split] = find_games(stage.params.env.world, Path(also.root), also.split)
+        tables[also.split] = find_games(stage.params.measured_in, Path(also.root), also.split)
     return {split: games for split, games in tables.items() if games}
 
 

@@ -305,7 +305,7 @@ def _worlds_like(name: str) -> tuple[set[str], set[str]]:
         spec = world_spec(name)
     except DataError:  # somebody's own, not named as it is imported
         return {name}, set()
-    return {name, spec.texts_of or name}, set(spec.members)
+    return {name, spec.texts}, set(spec.members)
 
 
 def save_checkpoint(

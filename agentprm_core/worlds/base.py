@@ -180,12 +180,20 @@ class WorldSpec:
     """Whether the answer to a command that changes nothing tells what to do next. A beam's paths may then stay in a
     state that they have been in."""
     texts_of: str = ""
-    """The name of the world whose texts these are, where it is another one: a policy of either can play both."""
+    """The name of the world whose games and texts these are, where it is another one: a policy of either plays both."""
+    measured_in: str = ""
+    """The name of the world that a campaign's policies are measured in, where it is another one with the same texts:
+    here they have an aid that an agent does without. ``agentprm evaluate --world`` measures them with it."""
     remote: bool = False
     """Whether the worlds answer over a connection: they have ``begin(command)``, which sends a command whose answer
     the next ``step`` of that command reads, so that the answers to several are waited for at once."""
     members: Mapping[str, WorldSpec] = field(default_factory=dict)
     """Of a mixture (:mod:`agentprm_core.worlds.mixture`): ``Game.world`` → the spec of the world it is of."""
+
+    @property
+    def texts(self) -> str:
+        """The name of the world whose games and texts these are: another one's, or its own."""
+        return self.texts_of or self.name
 
     @property
     def prompt(self) -> Prompt:

@@ -8,6 +8,7 @@ from itertools import combinations
 
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
+from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import OneOf, WorldSpec
 from agentprm_core.worlds.check_elsewhere import games_elsewhere
 
@@ -56,12 +57,22 @@ def _generated(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]
 
 
 def spec_faults(spec: WorldSpec) -> Iterator[str]:
-    """Numbers of the spec with which nothing can be played or won."""
+    """What the spec says with which nothing can be played, won or measured."""
     for name in ("max_turns", "expert_turns"):
         if getattr(spec, name) < 1:
             yield f"the spec's {name} is {getattr(spec, name)}: 1 or more"
     if not 0 < spec.success <= 1:
         yield f"the spec's success is {spec.success}: above 0 and at most 1, as rewards are"
+    if spec.measured_in and (fault := _measured_elsewhere(spec)):
+        yield f"the spec's measured_in is {spec.measured_in!r}: {fault}"
+
+
+def _measured_elsewhere(spec: WorldSpec) -> str:
+    try:
+        texts = world_spec(spec.measured_in).texts
+    except DataError as error:
+        return str(error).removeprefix("env.world: ")
+    return "" if texts == spec.texts else f"its texts are those of {texts}, not of {spec.texts}"
 
 
 def game_faults(spec: WorldSpec, games: Mapping[str, Sequence[Game]]) -> Iterator[str]:
@@ -81,8 +92,8 @@ def game_faults(spec: WorldSpec, games: Mapping[str, Sequence[Game]]) -> Iterato
 def _game_faults(spec: WorldSpec, game: Game) -> Iterator[str]:
     if spec.members and game.world not in spec.members:
         yield f"its world is {game.world!r}, the spec's worlds are {', '.join(spec.members)}"
-    elif not spec.members and game.world != spec.name:
-        yield f"its world is {game.world!r}, the spec's name is {spec.name!r}"
+    elif not spec.members and game.world != spec.texts:
+        yield f"its world is {game.world!r}, the spec's name is {spec.texts!r}"
     own = spec.of(game)
     if game.kind not in own.kinds:
         yield f"its kind {game.kind!r} is not one of the spec's: {', '.join(own.kinds)}"

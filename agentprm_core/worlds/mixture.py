@@ -48,9 +48,10 @@ class OneOfSeveral:
 def mixture(name: str, members: Sequence[WorldSpec], shares: Sequence[float] | None = None) -> WorldSpec:
     """The spec of several worlds. ``shares``: of the games, one a member, in any unit; None: as many of each.
 
-    Raises ValueError for fewer than two members, two of one name, or shares that are not one positive number each.
+    Raises ValueError for fewer than two members, two of one name or the same texts, or shares that are not one positive
+    number each.
     """
-    by_name = {member.name: member for member in members}
+    by_name = {member.texts: member for member in members}
     weights = [1.0] * len(members) if shares is None else list(shares)
     if len(by_name) < 2 or len(by_name) < len(members):
         raise ValueError(f"mixture {name}: two worlds or more of different names, not {[m.name for m in members]}")

@@ -33,7 +33,7 @@ from agentprm_core.search.playing import Search, play_games
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_spec
 from tasks.frame import layout
-from tasks.frame.given import play_settings
+from tasks.frame.given import measuring
 from tasks.frame.params import load_params
 from tasks.frame.quiet import quiet
 from tasks.frame.sections import Games, Params, Published
@@ -60,12 +60,12 @@ def ship(arguments: argparse.Namespace) -> dict:
     """Write the agent's folder; returns what stands in ``card.json``. Raises DataError."""
     root: Path = arguments.campaign
     params = load_params(root / "params.yaml")
-    spec = world_spec(params.env.world)
+    spec = world_spec(params.measured_in)
     sources = {"policy": root / layout.policy(arguments.policy), "prm": root / layout.prm(arguments.prm)}
     with atomic_write(shipped.FOLDER / arguments.name) as aside:
         checkpoints = {}
         for kind, source in sources.items():
-            checkpoints[kind] = _cast(source, aside / kind, kind, spec.name)
+            checkpoints[kind] = _cast(source, aside / kind, kind, params)
             checkpoints[kind]["iteration"] = getattr(arguments, kind)
         torch.set_num_threads(params.compute.threads)
         card = {
@@ -81,11 +81,13 @@ def ship(arguments: argparse.Namespace) -> dict:
     return card
 
 
-def _cast(source: Path, folder: Path, kind: str, world: str) -> dict:
-    """The checkpoint in bfloat16 at ``folder``; what is to be known of it."""
-    of = load_checkpoint(source, kind=kind)
-    if of.world not in ("", world):
-        raise DataError(f"{source}: trained in the world {of.world}, and params.yaml says {world}")
+def _cast(source: Path, folder: Path, kind: str, params: Params) -> dict:
+    """The checkpoint in bfloat16 at ``folder``, as one of the world that it was measured in; what is to be known of
+    it."""
+    of, trained = load_checkpoint(source, kind=kind), world_spec(params.env.world).name
+    if of.world not in ("", trained):
+        raise DataError(f"{source}: trained in the world {of.world}, and params.yaml says {trained}")
+    world = world_spec(params.measured_in).name
     told = {"kind": kind, "prompt": of.renderer.prompt, "world": world}
     small = cast(Any, of.model).to(torch.bfloat16)  # whose type transformers' wrapper hides
     digest = save_checkpoint(small, of.tokenizer, folder, **told)
@@ -104,7 +106,7 @@ def measured(root: Path, params: Params, folder: Path, iteration: int, ways: Seq
     rows = []
     for way in map(decoding, ways):
         before = _campaigns(root, iteration, way.name, games)
-        search = Search(way, play_settings(params), params.rollout.temperature, params.critic.prior)
+        search = Search(way, measuring(params), params.rollout.temperature, params.critic.prior)
         episodes = play_games(policy, prm, games, search, params.seed)
         won = {episode.game_id: episode.won for episode in episodes}
         row = {"way": way.name, **_success(games, won)}

@@ -30,9 +30,14 @@ def play_settings(params: Params) -> PlaySettings:
     )
 
 
+def measuring(params: Params) -> PlaySettings:
+    """How this machine plays where policies are measured: ``alfworld`` for one trained in ``alfworld-remembering``."""
+    return replace(play_settings(params), world=params.measured_in)
+
+
 def searches(params: Params) -> list[Search]:
     """Every way of playing that ``evaluate`` measures, with its prior. Raises as :func:`.servers.servers`."""
-    play = replace(play_settings(params), servers=servers(params))
+    play = replace(measuring(params), servers=servers(params))
     temperature, critic = params.rollout.temperature, params.critic
     ways = map(decoding, params.evaluate.decoding)
     return [Search(way, play, temperature, prior=way.prior(critic.prior), gamma=critic.gamma) for way in ways]

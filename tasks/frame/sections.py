@@ -264,6 +264,12 @@ class Params:
         """The name of this campaign in tables of several: who learns, and how the policy follows."""
         return f"{self.method.name}/{self.critic.name}"
 
+    @property
+    def measured_in(self) -> str:
+        """The world that policies are measured in: ``env.world``, or the one that it names
+        (``WorldSpec.measured_in``)."""
+        return world_spec(self.env.world).measured_in or self.env.world
+
     def as_dict(self) -> dict:
         """Plain values."""
         return asdict(self)

@@ -19,7 +19,7 @@ from agentprm_core.search.decoding_config import DecodingConfig, decoding
 from agentprm_core.search.playing import Search
 from agentprm_core.types import GAMES, Game
 from tasks.frame import layout
-from tasks.frame.given import play_settings
+from tasks.frame.given import measuring
 from tasks.frame.machine import use
 from tasks.frame.sections import Params
 from tasks.report.looking import look
@@ -154,7 +154,7 @@ def _look(
     way: DecodingConfig,
     name: str,
 ) -> dict[str, Shown]:
-    settings, critic = play_settings(params), params.critic
+    settings, critic = measuring(params), params.critic
     search = Search(way, settings, params.rollout.temperature, prior=way.prior(critic.prior), gamma=critic.gamma)
     return look(policy, chooser, [prm], games, search, params.seed, name=f"{name}, {search.name}", scored=_SCORED)
 

@@ -49,9 +49,11 @@ def test_a_generator_that_draws_anew_and_one_that_has_one_split() -> None:
         ({"max_turns": 0}, "max_turns is 0: 1 or more"),
         ({"expert_turns": 0}, "expert_turns is 0: 1 or more"),
         ({"success": 2.0}, "success is 2.0: above 0 and at most 1"),
+        ({"measured_in": "nowhere"}, "measured_in is 'nowhere': 'nowhere' is not one of alfworld, "),
+        ({"measured_in": "alfworld-textworld"}, "its texts are those of alfworld, not of stairs"),
     ],
 )
-def test_numbers_with_which_nothing_can_be_played_or_won(change: dict, said: str) -> None:
+def test_what_a_spec_says_with_which_nothing_can_be_played_won_or_measured(change: dict, said: str) -> None:
     (line,) = spec_faults(replace(SPEC, **change))
     assert said in line
     assert not list(spec_faults(SPEC))

@@ -14,7 +14,7 @@ from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES
 from tasks import evaluate
-from tasks.frame.given import searches
+from tasks.frame.given import play_settings, searches
 from tasks.frame.params import load_params
 
 PLAY = PlaySettings(
@@ -81,6 +81,14 @@ def test_all_that_decides_outcomes_asks_for_others(stage, measured):
     assert len(measured.played) == 11
     measured(replace(SEARCH, settings=replace(PLAY, cache_mb=300)))
     assert len(measured.played) == 11, "more memory than the slots need changes nothing"
+
+
+def test_policies_are_measured_without_the_memory_that_they_were_trained_with():
+    params = load_params(Path(__file__).parents[2] / "params.yaml")
+    for trained, measured in [("alfworld-remembering", "alfworld"), ("alfworld-textworld", "alfworld-textworld")]:
+        params = replace(params, env=replace(params.env, world=trained))
+        assert {search.settings.world for search in searches(params)} == {measured}
+        assert play_settings(params).world == trained
 
 
 def test_the_control_of_what_a_prm_adds_is_played_without_the_prior():

@@ -73,11 +73,6 @@ def _load(root, split: str, limit: int | None) -> list[Game]:
     return load_games(root, split, limit)
 
 
-def _remembered(games: list[Game]) -> list[Game]:
-    """The same games, played with a memory."""
-    return [replace(game, world="alfworld-remembering") for game in games]
-
-
 def _expert(world: World, game: Game, seed: int, knowledge: float):
     from agentprm_core.worlds.alfworld.expert import Expert
 
@@ -105,13 +100,7 @@ ALFWORLD = WorldSpec(
 """The exact fast engine."""
 
 REMEMBERING = replace(
-    ALFWORLD,
-    name="alfworld-remembering",
-    texts_of="alfworld",
-    make=_remembering,
-    generate=lambda count, seed, split: _remembered(_generate(count, seed, split)),
-    generate_mixed=lambda count, seed, places: _remembered(_generate_mixed(count, seed, places)),
-    load=lambda root, split, limit: _remembered(_load(root, split, limit)),
+    ALFWORLD, name="alfworld-remembering", texts_of="alfworld", measured_in="alfworld", make=_remembering
 )
 """The fast engine; places that were looked into for nothing are not offered again, on the same games."""
 
