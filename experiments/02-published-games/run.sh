@@ -22,12 +22,12 @@ longer() { # NAME POLICY:PRM…: each policy with 50 actions, searched under thi
   done
 }
 own="policies.1.prm=2 policies.2.prm=3" # each policy is searched under the PRM of its own rollouts
-sh experiments/run alfworld $games $machine $own && longer alfworld 0:1 1:2 2:3 3:3
+sh experiments/run alfworld no_memory $games $machine $own && longer alfworld 0:1 1:2 2:3 3:3
 first="-- evaluate@0 evaluate@1 evaluate@2"
 search="method={name: expert_iteration, games: 3553, search: beam_1x16, keeps: expert_like, replay: 0.0, \
   learning_rate: 1.0e-3, steps: 840, batch_tokens: 2048}"
 inverse="$games inverse critic.require=nothing demos.knowledge=1.0"
-sh experiments/run alfworld-inverse-search $inverse "$search" $machine $first && longer alfworld-inverse-search 0:1 1:2 2:2
-sh experiments/run alfworld-inverse-replay $inverse "$search" method.replay=0.5 $machine $first &&
+sh experiments/run alfworld-inverse-search no_memory $inverse "$search" $machine $first && longer alfworld-inverse-search 0:1 1:2 2:2
+sh experiments/run alfworld-inverse-replay no_memory $inverse "$search" method.replay=0.5 $machine $first &&
   longer alfworld-inverse-replay 0:1 1:2 2:2
-sh experiments/run alfworld-inverse-dpo $inverse $machine $first && longer alfworld-inverse-dpo 0:1 1:2 2:2
+sh experiments/run alfworld-inverse-dpo no_memory $inverse $machine $first && longer alfworld-inverse-dpo 0:1 1:2 2:2

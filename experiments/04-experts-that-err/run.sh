@@ -4,7 +4,7 @@
 few="demos.games=2000 demos.knowledge=1.0 evaluate.decoding=[greedy,sample]"
 search="method={name: expert_iteration, games: 1800, search: beam_1x16, keeps: expert_like, replay: 0.0, \
   learning_rate: 1.0e-3, steps: 420, batch_tokens: 2048}"
-sh experiments/run experts-search-0.0 inverse "$search" $few -- evaluate@0 evaluate@1
+sh experiments/run experts-search-0.0 no_memory inverse "$search" $few -- evaluate@0 evaluate@1
 for share in 0.0 0.1 0.3; do
-  sh experiments/run "experts-dpo-$share" inverse $few demos.corrupt=$share -- evaluate@0 evaluate@1
+  sh experiments/run "experts-dpo-$share" no_memory inverse $few demos.corrupt=$share -- evaluate@0 evaluate@1
 done

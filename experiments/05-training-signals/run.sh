@@ -5,10 +5,10 @@
 equal="rollout.games=450 rollout.episodes_per_game=8 rollout.branch.train_states=0 rollout.branch.random_states=0"
 equal="$equal evaluate.decoding=[greedy,sample]"
 any=critic.require=nothing
-sh experiments/run signals-agentprm-a online_dpo $equal $any -- evaluate@1
-sh experiments/run signals-agentprm-b promise_progress online_dpo $equal $any -- evaluate@1
-sh experiments/run signals-search-a $equal $any -- evaluate@1
-sh experiments/run signals-search-b promise_progress $equal $any -- evaluate@1
-sh experiments/run signals-inverse inverse $equal $any -- evaluate@1
-sh experiments/run signals-grpo grpo $equal $any -- evaluate@1
-sh experiments/run signals-gigpo gigpo $equal $any -- evaluate@1
+sh experiments/run signals-agentprm-a no_memory online_dpo $equal $any -- evaluate@1
+sh experiments/run signals-agentprm-b no_memory promise_progress online_dpo $equal $any -- evaluate@1
+sh experiments/run signals-search-a no_memory $equal $any -- evaluate@1
+sh experiments/run signals-search-b no_memory promise_progress $equal $any -- evaluate@1
+sh experiments/run signals-inverse no_memory inverse $equal $any -- evaluate@1
+sh experiments/run signals-grpo no_memory grpo $equal $any -- evaluate@1
+sh experiments/run signals-gigpo no_memory gigpo $equal $any -- evaluate@1

@@ -7,7 +7,7 @@ one() { # NAME WORD…: the PRM of this experiment, kept under its name; none of
   name=$1
   shift
   rm -rf "${prms:?}/$name"
-  sh experiments/run "search-$name" "$@" rollout.branch.train_states=0 rollout.branch.random_states=0 -- prm@1 &&
+  sh experiments/run "search-$name" no_memory "$@" rollout.branch.train_states=0 rollout.branch.random_states=0 -- prm@1 &&
     mkdir -p "$prms" && cp -rL data/checkpoints/prm/1 "$prms/$name"
 }
 one agentprm_b promise_progress

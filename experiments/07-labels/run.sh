@@ -5,7 +5,7 @@
 one() { # NAME ROLLOUTS WORD…
   name=$1 rollouts=$2
   shift 2
-  sh experiments/run "labels-$name-$rollouts" "$@" rollout.games=$rollouts rollout.branch.train_states=0 \
+  sh experiments/run "labels-$name-$rollouts" no_memory "$@" rollout.games=$rollouts rollout.branch.train_states=0 \
     rollout.branch.random_states=0 critic.require=nothing "evaluate.decoding=[greedy,best_of_16]" -- evaluate@0
 }
 for rollouts in 900 3600; do

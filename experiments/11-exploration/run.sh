@@ -8,6 +8,6 @@ for bonus in 0.0 1.0 0.5; do
   [ $bonus = 0.0 ] && set -- || set -- "rollout.explore={bonus: $bonus}"
   one=$kept/$bonus
   THEN="rm -rf $one && mkdir -p $one/data && cp params.yaml $one
-if [ -d data/evaluations ]; then cp -rL data/evaluations data/metrics $one/data; fi" sh experiments/run "exploration-$bonus" $half $episodes "$@" -- evaluate@1
+if [ -d data/evaluations ]; then cp -rL data/evaluations data/metrics $one/data; fi" sh experiments/run "exploration-$bonus" no_memory $half $episodes "$@" -- evaluate@1
 done
 python -m benchmarks.side_by_side none=$kept/0.0 half=$kept/0.5 one=$kept/1.0 --over none

@@ -4,5 +4,5 @@
 long="online_dpo method.steps=400 evaluate.decoding=[greedy,sample] critic.require=nothing"
 long="$long rollout.episodes_per_game=3 rollout.branch.train_states=0 rollout.branch.random_states=0"
 monitor="method.monitor={every: 40, episodes: 48, auditor: true, games: 40, stop: false}"
-sh experiments/run rollouts-1k $long "$monitor" rollout.games=334 -- evaluate@1
-sh experiments/run rollouts-10k $long "$monitor" rollout.games=3334 -- evaluate@1
+sh experiments/run rollouts-1k no_memory $long "$monitor" rollout.games=334 -- evaluate@1
+sh experiments/run rollouts-10k no_memory $long "$monitor" rollout.games=3334 -- evaluate@1

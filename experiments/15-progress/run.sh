@@ -3,11 +3,11 @@
 # Read: data/metrics/evaluate-0.json, by_turn in data/metrics/stages/prm-1.json (do scores go flat on long episodes?).
 searches="evaluate.decoding=[greedy,best_of_16,best_trajectory_of_16,beam_4x4]"
 for beta in 0.0 0.1 0.5 1.0 2.0; do
-  sh experiments/run "progress-beta-$beta" promise_progress critic.beta=$beta "$searches" -- evaluate@0
+  sh experiments/run "progress-beta-$beta" no_memory promise_progress critic.beta=$beta "$searches" -- evaluate@0
 done
-sh experiments/run progress-epoch promise_progress critic.targets=epoch "$searches" -- evaluate@0
+sh experiments/run progress-epoch no_memory promise_progress critic.targets=epoch "$searches" -- evaluate@0
 for gae_lambda in 0.8 0.9 0.95 0.99; do
-  sh experiments/run "progress-lambda-$gae_lambda" promise_progress critic.gae_lambda=$gae_lambda \
+  sh experiments/run "progress-lambda-$gae_lambda" no_memory promise_progress critic.gae_lambda=$gae_lambda \
     "evaluate.decoding=[greedy,best_of_16]" -- evaluate@0
 done
 # The same in WebShop, where the paper has it too, with Monte Carlo labels beside; without the policy's likelihood and prior,
@@ -19,13 +19,13 @@ own="rollout.branch.train_states=0 rollout.branch.random_states=0"
 few="rollout.games=225 rollout.episodes_per_game=16"
 bare="critic.likelihood=0.0 critic.prior=0.0"
 for beta in 0.0 0.1 0.5 1.0 2.0; do
-  sh experiments/run "webshop-beta-$beta" promise_progress $webshop "critic.beta=$beta" -- evaluate@0
+  sh experiments/run "webshop-beta-$beta" no_memory promise_progress $webshop "critic.beta=$beta" -- evaluate@0
 done
 for gae_lambda in 0.8 0.9 0.99; do
-  sh experiments/run "webshop-lambda-$gae_lambda" promise_progress $webshop "critic.gae_lambda=$gae_lambda" -- evaluate@0
+  sh experiments/run "webshop-lambda-$gae_lambda" no_memory promise_progress $webshop "critic.gae_lambda=$gae_lambda" -- evaluate@0
 done
-sh experiments/run webshop-labels $webshop $own -- evaluate@0
-sh experiments/run webshop-bare promise_progress $webshop $bare -- evaluate@0
-sh experiments/run webshop-labels-bare $webshop $own $bare -- evaluate@0
-sh experiments/run webshop-16 promise_progress $webshop $few -- evaluate@0
-sh experiments/run webshop-labels-16 $webshop $own $few -- evaluate@0
+sh experiments/run webshop-labels no_memory $webshop $own -- evaluate@0
+sh experiments/run webshop-bare no_memory promise_progress $webshop $bare -- evaluate@0
+sh experiments/run webshop-labels-bare no_memory $webshop $own $bare -- evaluate@0
+sh experiments/run webshop-16 no_memory promise_progress $webshop $few -- evaluate@0
+sh experiments/run webshop-labels-16 no_memory $webshop $own $few -- evaluate@0

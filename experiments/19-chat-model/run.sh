@@ -32,6 +32,7 @@ sh experiments/run chat-more chat $sums $more method.steps=80 -- evaluate@0 eval
 sh experiments/run chat-dpo chat online_dpo $sums $more method.learning_rate=3.0e-4 method.steps=60 method.samples=4 method.imitation=0.1 \
   method.refresh_every=4 -- evaluate@1
 sh experiments/run chat-babyai chat babyai model.source=./models/babyai env.max_turns=20 games.train=4000 demos.games=400 sft.batch_tokens=8192 \
+  sft.observation_weight=0.0 \
   model.context=4096 model.max_action_tokens=64 model.reason_tokens=0 rollout.games=300 rollout.episodes_per_game=2 \
   rollout.branch.train_states=0 rollout.branch.validation_states=0 compute.threads=1 -- rollout@1
 python -m benchmarks.chat_model --model models/babyai --games 100 --threads 1

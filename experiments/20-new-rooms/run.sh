@@ -2,17 +2,17 @@
 # ALFWORLD_DATA is the folder that alfworld-download filled.
 : "${ALFWORLD_DATA:?the folder that alfworld-download filled}"
 rooms="alfworld_rooms games.published.root=$ALFWORLD_DATA"
-THEN="python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1" sh experiments/run rooms $rooms &&
+THEN="python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/placebo/1" sh experiments/run rooms no_memory $rooms &&
   python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --placebo data/placebo/1 \
     --games data/games --split unseen --limit 400 --searches best_of_16 --prior 0.1,0 --threads 1 --json
-sh experiments/run rooms-2 $rooms seed=2 \
+sh experiments/run rooms-2 no_memory $rooms seed=2 \
   "evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,best_of_16_by_constant]" -- evaluate@0 &&
   python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --games data/games --seed 2 \
     --split unseen --limit 400 --searches best_of_16 --prior 0.1,0 --threads 1 --json
 knowing="$rooms compute.threads=1 demos.knowledge=1.0 demos.games=9000 sft.epochs=4 method.search=beam_4x4 critic.require=nothing"
 ways="evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood]"
-sh experiments/run rooms-knowing $knowing "$ways" -- evaluate@0
-sh experiments/run rooms-mixed $knowing "$ways" games.published.generated=0 games.published.mixed=11199 games.train=14000 -- evaluate@0 evaluate@1
+sh experiments/run rooms-knowing no_memory $knowing "$ways" -- evaluate@0
+sh experiments/run rooms-mixed no_memory $knowing "$ways" games.published.generated=0 games.published.mixed=11199 games.train=14000 -- evaluate@0 evaluate@1
 # What the policy owes to the PRM there: from one π₀ three iterations under the PRM, and three under the policy's own likelihood.
 loops=.scratch/experiments/rooms-loops
 keep() { # NAME: a command that keeps what was played, with parameters beside it
@@ -25,8 +25,8 @@ for seed in 2 3 4 5 6; do
   also= # or the expert takes over π₀'s rollouts, or the demonstrations alone for as many steps
   [ $seed != 2 ] || also="python -m benchmarks.updates --campaign . --keep data/takeover --arms takeover,demonstrations --all --steps 1500"
   THEN="$(keep prm-$seed)
-$also" sh experiments/run rooms-loop-$seed $loop -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
-  THEN=$(keep likelihood-$seed) sh experiments/run rooms-likelihood-$seed $loop method.search=beam_1x16_by_untrained_likelihood \
+$also" sh experiments/run rooms-loop-$seed no_memory $loop -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
+  THEN=$(keep likelihood-$seed) sh experiments/run rooms-likelihood-$seed no_memory $loop method.search=beam_1x16_by_untrained_likelihood \
     -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
   held="$held prm=$loops/prm-$seed likelihood=$loops/likelihood-$seed"
 done

@@ -5,12 +5,12 @@ heads="model.heads={count: 4, previous_token: 2}"
 many="games.train=30000 sft.epochs=5 method.search=beam_1x16"
 many="$many evaluate.decoding=[greedy,sample,best_of_16,best_of_16_by_untrained_likelihood,beam_4x4]"
 plan="demos.games={count: 12000, by: plan}"
-sh experiments/run heads-textcraft-plain textcraft $one $many "$plan" model.heads=4
+sh experiments/run heads-textcraft-plain no_memory textcraft $one $many "$plan" model.heads=4
 THEN="python -m benchmarks.side_by_side textcraft=." \
-  sh experiments/run heads-textcraft textcraft $one $many "$plan" "$heads" &&
+  sh experiments/run heads-textcraft no_memory textcraft $one $many "$plan" "$heads" &&
   python -m benchmarks.imitation --policy two=data/checkpoints/policy/0 --games data/games
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
-sh experiments/run heads-textcraft-8x8 textcraft $one $many "$plan" "$heads" $by -- evaluate@0
+sh experiments/run heads-textcraft-8x8 no_memory textcraft $one $many "$plan" "$heads" $by -- evaluate@0
 kept=.scratch/experiments/heads
 for with in no two two_of_eight; do
   case $with in
@@ -18,7 +18,7 @@ for with in no two two_of_eight; do
     two) set -- "$heads" ;;
     two_of_eight) set -- "model.heads={count: 8, previous_token: 2}" ;;
   esac
-  sh experiments/run "heads-households-$with" seed=3 $one "$@" -- sft
+  sh experiments/run "heads-households-$with" no_memory seed=3 $one "$@" -- sft
   rm -rf "${kept:?}/$with" && mkdir -p $kept
   if [ -d data/checkpoints/policy/0 ]; then cp -rL data/checkpoints/policy/0 $kept/$with; fi
   for split in seen unseen; do

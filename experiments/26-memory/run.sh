@@ -5,10 +5,11 @@ sizes="compute.threads=1 games.seen=400 games.unseen=400 evaluate.decoding=[gree
 both='for world in alfworld alfworld-remembering; do for split in seen unseen; do for policy in data/checkpoints/policy/*; do
 python -m tasks.evaluate --policy $policy --world $world --games data/games --split $split --method greedy --json
 done; done; done'
-for seed in 11 12; do THEN=$both sh experiments/run memory-$seed seed=$seed $sizes -- policy@1; done
+for seed in 11 12; do THEN=$both sh experiments/run memory-$seed no_memory seed=$seed $sizes -- policy@1; done
 more="rollout.branch.train_states=800 rollout.branch.random_states=12000"
-sh experiments/run memory-rollouts-11 seed=11 $sizes rollout.games=14000 -- evaluate@1
-sh experiments/run memory-rollouts-12 seed=12 $sizes rollout.games=14000 $more -- evaluate@1
-few="demos.games=3000 sft.observation_weight=0.0"
-THEN=$both sh experiments/run memory-campaign env.world=alfworld-remembering $sizes $few
-THEN=$both sh experiments/run memory-control $sizes $few -- policy@1
+sh experiments/run memory-rollouts-11 no_memory seed=11 $sizes rollout.games=14000 -- evaluate@1
+sh experiments/run memory-rollouts-12 no_memory seed=12 $sizes rollout.games=14000 $more -- evaluate@1
+for seed in 1 2 3; do
+  THEN=$both sh experiments/run memory-campaign-$seed seed=$seed $sizes -- policy@3
+  THEN=$both sh experiments/run memory-control-$seed seed=$seed env.world=alfworld $sizes -- policy@3
+done
