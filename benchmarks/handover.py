@@ -22,7 +22,7 @@ import torch
 
 from agentprm_core.arguments import any_seed
 from agentprm_core.evaluate import paired_test, wilson
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, trained_in
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where
 from agentprm_core.rollout import play, starts
 from agentprm_core.search.playing import PlaySettings
 from agentprm_core.types import Episode, Game
@@ -75,7 +75,7 @@ def _told(row: dict) -> str:
 
 def measured(args: argparse.Namespace) -> dict:
     """The JSON object of what the command line asks for."""
-    policy, world = load_checkpoint(args.policy), trained_in(args.policy) or "alfworld"
+    policy, world = load_checkpoint(args.policy), measured_where(args.policy) or "alfworld"
     settings = PlaySettings(
         world=world,
         max_turns=args.max_turns or world_spec(world).max_turns,

@@ -31,7 +31,7 @@ import torch
 from agentprm_core.arguments import any_seed
 from agentprm_core.errors import DataError
 from agentprm_core.improve.sft import sft_row
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, trained_in
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where
 from agentprm_core.training.attention import log_probs, packed_attention
 from agentprm_core.training.packing import cut, pack
 from agentprm_core.types import Episode, Game
@@ -179,7 +179,7 @@ def _named(text: str) -> tuple[str, str]:
 def measured(args: argparse.Namespace) -> dict:
     torch.set_num_threads(args.threads)
     policies = {name: load_checkpoint(folder) for name, folder in args.policy}
-    worlds = {trained_in(folder) or "alfworld" for _, folder in args.policy}
+    worlds = {measured_where(folder) or "alfworld" for _, folder in args.policy}
     if len(worlds) != 1 and not args.world:
         raise DataError(f"--policy: of different worlds, {', '.join(sorted(worlds))}; compare those of one")
     world = args.world or worlds.pop()

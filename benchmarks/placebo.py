@@ -35,7 +35,7 @@ from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins
 from agentprm_core.kept import kept
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, trained_in
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where, playing_dtype
 from agentprm_core.search.decoding_config import PRM, SCORERS, decoding
 from agentprm_core.search.playing import PlaySettings, Search, play_games, search_digest
 from agentprm_core.types import GAMES, Game
@@ -170,7 +170,7 @@ def run(args: argparse.Namespace) -> dict:
     """Play and print what the command line says; returns the JSON object."""
     torch.set_num_threads(args.threads)
     how = {"device": args.device, "dtype": playing_dtype(args.precision)}
-    world = args.world or world_of_games(args.games, args.split[0]) or trained_in(args.policy) or "alfworld"
+    world = args.world or world_of_games(args.games, args.split[0]) or measured_where(args.policy) or "alfworld"
     spec = world_spec(world)
     policy = load_checkpoint(args.policy, prompt=spec.prompt, **how)
     prms = {PRM: load_checkpoint(args.prm, kind="prm", **how)}

@@ -42,7 +42,7 @@ from agentprm_core.policy.models import Checkpoint, load_checkpoint, save_checkp
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, SCORERS, decoding
 from agentprm_core.search.playing import Search, play_games
 from agentprm_core.types import EPISODES, GAMES, Episode
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import measured_in, world_spec
 from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
 from tasks.report.text import markdown
@@ -105,7 +105,8 @@ def updated(config: Config, given: Given, chosen: Sequence[Episode]) -> Checkpoi
 
 def wins_of(policy: Checkpoint, given: Given, root: Path, way: str) -> dict[str, bool]:
     """{split/game: won} of the campaign's held-out games."""
-    search, won = Search(decoding(way), given.play, given.temperature), {}
+    play = replace(given.play, world=measured_in(given.play.world))
+    search, won = Search(decoding(way), play, given.temperature), {}
     for split in SPLITS:
         games = games_from_table(read_table(root / f"data/games/{split}.parquet", GAMES))
         played = play_games(policy, None, games, search, given.seed)

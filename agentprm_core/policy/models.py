@@ -26,7 +26,7 @@ from agentprm_core.policy.previous_token import look_back
 from agentprm_core.policy.prompt import Renderer, make_renderer
 from agentprm_core.policy.shipped import is_shipped, shipped
 from agentprm_core.types import NO_PROMPT, Prompt
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import measured_in, world_spec
 from agentprm_core.worlds.base import ALIKE
 
 if TYPE_CHECKING:
@@ -196,13 +196,14 @@ def load_checkpoint(
     return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest or _pinned(source, revision), world)
 
 
-def trained_in(source: str | Path | None) -> str:
-    """The world that the policy at ``source`` (``shipped:NAME`` too) was trained in; no weights are read. Empty where
-    that is not recorded. Raises DataError where no agent of this name is shipped."""
+def measured_where(source: str | Path | None) -> str:
+    """The world that the policy at ``source`` (``shipped:NAME`` too) is measured in
+    (:func:`agentprm_core.worlds.measured_in`); no weights are read. Empty where it is not recorded what it was trained
+    in. Raises DataError where no agent of this name is shipped."""
     if source is None:
         return ""
     manifest = (shipped(source, "policy").folder if is_shipped(source) else Path(source)) / MANIFEST
-    return json.loads(manifest.read_text()).get("world", "") if manifest.exists() else ""
+    return measured_in(json.loads(manifest.read_text()).get("world", "")) if manifest.exists() else ""
 
 
 def merged(checkpoint: Checkpoint) -> Checkpoint:

@@ -61,6 +61,15 @@ def world_spec(name: str) -> WorldSpec:
     return found
 
 
+def measured_in(name: str) -> str:
+    """The world that policies trained in the world ``name`` are measured in: itself, but for one with an aid
+    (``WorldSpec.measured_in``). A name that cannot be imported stays as it is."""
+    try:
+        return world_spec(name).measured_in or name
+    except DataError:
+        return name
+
+
 def make_world(name: str) -> World:
     """A fresh, un-reset world. Raises as :func:`world_spec`."""
     return world_spec(name).make()
@@ -72,6 +81,7 @@ __all__ = [
     "World",
     "WorldSpec",
     "make_world",
+    "measured_in",
     "world_module",
     "world_names",
     "world_spec",

@@ -11,7 +11,7 @@ from functools import partial
 
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import outcomes_table, summary
-from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world, trained_in
+from agentprm_core.policy.models import load_checkpoint, measured_where, playing_dtype, require_world
 from agentprm_core.policy.server import Endpoint
 from agentprm_core.policy.speech import API_KEY
 from agentprm_core.search.decoding_config import DecodingConfig
@@ -80,7 +80,7 @@ def _served(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
 def settle_world(arguments: argparse.Namespace) -> None:
     """Fill in what the command line leaves open: the world of the games, else the policy's; and that world's turns."""
     of_games = arguments.world or world_of_games(arguments.games, arguments.split)
-    arguments.world = of_games or trained_in(arguments.policy) or "alfworld"
+    arguments.world = of_games or measured_where(arguments.policy) or "alfworld"
     if arguments.max_turns is None:
         arguments.max_turns = world_spec(arguments.world).max_turns
 

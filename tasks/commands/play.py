@@ -86,17 +86,17 @@ def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
     from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world
     from agentprm_core.search.decoding_config import DecodingConfig
     from agentprm_core.search.playing import PlaySettings, Search
-    from agentprm_core.worlds import world_spec
+    from agentprm_core.worlds import measured_in, world_spec
 
     how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
     prm = load_checkpoint(arguments.prm, plays=True, kind="prm", **how) if arguments.prm else None
     if arguments.server:
-        world = arguments.world or (prm.world if prm else "") or "alfworld"
+        world = arguments.world or (measured_in(prm.world) if prm else "") or "alfworld"
         spec = world_spec(world)
         policy, context = _endpoint(arguments, spec.prompt), arguments.context
     else:
         policy = _policy(arguments)
-        world = arguments.world or policy.world or "alfworld"
+        world = arguments.world or measured_in(policy.world) or "alfworld"
         spec, context = world_spec(world), policy.model.config.max_position_embeddings
         require_world(policy, arguments.policy, spec.name)
     if prm is not None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from agentprm_core.datasets import games_from_table
 from agentprm_core.errors import DataError
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, require_world, trained_in
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where, require_world
 from agentprm_core.policy.shipped import PREFIX, is_shipped
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES, Game
@@ -111,7 +111,7 @@ def _game(arguments: argparse.Namespace) -> Game:
 def _generated(arguments: argparse.Namespace) -> Game:
     """One of those that ``agentprm play`` shows under the same seed."""
     policy = _named(arguments.policy[0])[1]
-    spec, split = world_spec(arguments.world or trained_in(policy) or "alfworld"), arguments.split or "unseen"
+    spec, split = world_spec(arguments.world or measured_where(policy) or "alfworld"), arguments.split or "unseen"
     where = f"the {GENERATED} games that are generated of {spec.name}, {split}, seed {arguments.seed} (--games: others)"
     return named_game(spec.generate(GENERATED, arguments.seed, split), arguments.game, where)
 

@@ -29,7 +29,7 @@ from agentprm_core.methods.update_base import UpdateConfig
 from agentprm_core.plays import Branch, Explore
 from agentprm_core.policy.starting import ModelConfig
 from agentprm_core.search.decoding_config import decoding
-from agentprm_core.worlds import world_module, world_spec
+from agentprm_core.worlds import measured_in, world_module, world_spec
 
 
 def refused(error: Exception) -> str:
@@ -266,9 +266,8 @@ class Params:
 
     @property
     def measured_in(self) -> str:
-        """The world that policies are measured in: ``env.world``, or the one that it names
-        (``WorldSpec.measured_in``)."""
-        return world_spec(self.env.world).measured_in or self.env.world
+        """The world that policies are measured in (:func:`agentprm_core.worlds.measured_in`)."""
+        return measured_in(self.env.world)
 
     def as_dict(self) -> dict:
         """Plain values."""

@@ -7,7 +7,7 @@ import pytest
 from peft import LoraConfig, get_peft_model
 
 from agentprm_core.datasets import games_to_table, write_table
-from agentprm_core.policy.models import load_checkpoint, save_checkpoint, trained_in
+from agentprm_core.policy.models import load_checkpoint, measured_where, save_checkpoint
 from agentprm_core.policy.speech import API_KEY
 from agentprm_core.prm.model import new_prm
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
@@ -174,5 +174,11 @@ def test_games_of_no_table_or_of_several_worlds_leave_the_world_to_the_policy(tm
         write_table(games_to_table(games), tmp_path / f"{name}.parquet")
     assert world_of_games(tmp_path, "homes") == world_of_games(tmp_path / "homes.parquet", "") == "alfworld"
     assert world_of_games(tmp_path, "both") == world_of_games(tmp_path, "valid_seen") == ""
-    assert trained_in("shipped:arithmetic") == "arithmetic"
-    assert trained_in(None) == trained_in(tmp_path) == ""
+    assert measured_where("shipped:arithmetic") == "arithmetic"
+    assert measured_where(None) == measured_where(tmp_path) == ""
+
+
+def test_a_policy_trained_with_a_memory_is_measured_without_it(tmp_path, checkpoints):
+    policy = load_checkpoint(checkpoints / "policy")
+    save_checkpoint(policy.model, policy.tokenizer, tmp_path, world="alfworld-remembering")
+    assert measured_where(tmp_path) == "alfworld"

@@ -52,7 +52,11 @@ def test_there_are_few_keys():
         ("rollout.temperature", -1, "rollout.temperature: -1 is not allowed: should be greater than 0"),
         ("critic.gamma", 1.5, "critic.gamma: 1.5 is not allowed: should be less than or equal to 1"),
         ("env.world", "quick", "env.world: 'quick' is not allowed: one of alfworld, alfworld-textworld"),
-        ("env.code", "worlds", "env.code: 'worlds' is not allowed: agentprm_core/worlds/alfworld, where alfworld-remembering is"),
+        (
+            "env.code",
+            "worlds",
+            "env.code: 'worlds' is not allowed: agentprm_core/worlds/alfworld, where",
+        ),
         ("sft.epochs", "many", "sft.epochs: 'many' is not allowed: should be a valid number"),
         ("rollout", 3, "rollout: 3 is not allowed: a section with the keys games, episodes_per_game"),
         ("model.heads", 3, "model.heads: 3 is not allowed: a divisor of width, 128"),
