@@ -157,6 +157,7 @@ def _trained(params: Params, root: Path, command: str) -> dict:
         "command": command,
         "commit": done.stdout.strip() or "unknown",
         "seed": params.seed,
+        "world": world_spec(params.env.world).name,
         "games": _games(params.games),
         "iterations": len(params.iterations),
         "demonstrations": params.demos.count,
@@ -187,7 +188,7 @@ def written(card: Mapping) -> str:
         f"- **Trained by** `{trained['command']}` at commit `{trained['commit']}`, seed {trained['seed']}: "
         f"{trained['demonstrations']:,} demonstrations, then {_iterations(trained['iterations'])} of "
         f"{trained['rollouts']:,} rollouts, critic `{trained['critic']}`, method `{trained['method']}`, on "
-        f"{trained['games']} games.",
+        f"{trained['games']} games{_where(card)}.",
         *(
             f"- **{name}**: {part['parameters']:,} parameters of iteration {part['iteration']} in bfloat16, "
             f"{part['bytes'] / 1e6:.1f} MB, digest `{part['digest']}`, cast from `{part['made_of']}`."
@@ -210,6 +211,12 @@ def written(card: Mapping) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _where(card: Mapping) -> str:
+    """The world of its training, where it is another one than that of the figures."""
+    trained = card["trained"].get("world", card["world"])
+    return "" if trained == card["world"] else f" of `{trained}`"
 
 
 def _iterations(number: int) -> str:

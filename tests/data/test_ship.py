@@ -60,7 +60,8 @@ def test_an_agent_is_made_of_a_campaign(campaign, monkeypatch, capsys):
     (row,) = card["figures"]
     assert (row["way"], row["games"], row["cast"]["games"]) == ("greedy", 2, 2)
     assert {split: own["games"] for split, own in row["by_split"].items()} == {"seen": 1, "unseen": 1}
-    assert "| `seen` | `unseen` |" in (shipped.FOLDER / "mine" / "MODEL_CARD.md").read_text()
+    told = (shipped.FOLDER / "mine" / "MODEL_CARD.md").read_text()
+    assert "| `seen` | `unseen` |" in told and "on generated games of `alfworld-remembering`." in told
     policy, prm = load_checkpoint("shipped:mine"), load_checkpoint("shipped:mine", kind="prm")
     assert policy.world == prm.world == "alfworld" and str(policy.model.dtype) == "torch.float32"
     assert card["checkpoints"]["policy"]["made_of"] == load_checkpoint(campaign / layout.policy(1)).digest
