@@ -1,5 +1,6 @@
 # What do visits that find nothing new cost a policy, and what mends them? The same policies in the household with and
-# without a memory beside the agent; four times the rollouts; a campaign with the memory, and its control without.
+# without a memory beside the agent; four times the rollouts; the default's campaign, which trains with the memory, its
+# control without, and its control by the demonstrations alone for as many steps.
 # Read: success in the lines of `tasks.evaluate`, ranking in data/metrics/stages/prm-1.json.
 sizes="compute.threads=1 games.seen=400 games.unseen=400 evaluate.decoding=[greedy] critic.require=nothing"
 both='for world in alfworld alfworld-remembering; do for split in seen unseen; do for policy in data/checkpoints/policy/*; do
@@ -9,7 +10,9 @@ for seed in 11 12; do THEN=$both sh experiments/run memory-$seed no_memory seed=
 more="rollout.branch.train_states=800 rollout.branch.random_states=12000"
 sh experiments/run memory-rollouts-11 no_memory seed=11 $sizes rollout.games=14000 -- evaluate@1
 sh experiments/run memory-rollouts-12 no_memory seed=12 $sizes rollout.games=14000 $more -- evaluate@1
+longer="python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --all --steps 2520 --json"
+THEN=$longer sh experiments/run memory-longer $sizes -- policy@3
 for seed in 1 2 3; do
   THEN=$both sh experiments/run memory-campaign-$seed seed=$seed $sizes -- policy@3
-  THEN=$both sh experiments/run memory-control-$seed seed=$seed env.world=alfworld $sizes -- policy@3
+  [ $seed = 3 ] || THEN=$both sh experiments/run memory-control-$seed seed=$seed env.world=alfworld $sizes -- policy@1
 done
