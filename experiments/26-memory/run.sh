@@ -14,5 +14,6 @@ longer="python -m benchmarks.updates --campaign . --keep data/updates --arms dem
 THEN=$longer sh experiments/run memory-longer $sizes -- policy@3
 for seed in 1 2 3; do
   THEN=$both sh experiments/run memory-campaign-$seed seed=$seed $sizes -- policy@3
-  [ $seed = 3 ] || THEN=$both sh experiments/run memory-control-$seed seed=$seed env.world=alfworld $sizes -- policy@1
+  last=$((seed == 1 ? 3 : 1)) # iteration of the control
+  [ $seed = 3 ] || THEN=$both sh experiments/run memory-control-$seed seed=$seed env.world=alfworld $sizes -- policy@$last
 done
