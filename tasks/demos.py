@@ -13,15 +13,20 @@ from agentprm_core.worlds.demonstrations import demonstrate
 from tasks.frame import layout
 from tasks.frame.stage import Stage, StageError, run_stage
 
+_WHICH = "the training games that the world has demonstrated: those that are not in mixed places"
+
 
 def work(stage: Stage) -> None:
     """Let the expert play training games."""
     section, spec = stage.params.demos, world_spec(stage.params.env.world)
     stage.read(layout.games("train"))
     games = games_from_table(read_table(layout.games("train"), GAMES))
+    shown = [game for game in games if spec.shown(game)]
+    if len(shown) < section.count:
+        raise StageError(f"params.yaml: demos.games: {section.count} is not allowed: at most {len(shown)}, {_WHICH}")
     draws = random.Random(stage.seed)
     world, played = spec.make(), []
-    for game in demonstrated(games, section.count, seed=stage.seed):
+    for game in demonstrated(shown, section.count, seed=stage.seed):
         most = spec.of(game).expert_turns
         seed = draws.getrandbits(62)
         played.append(demonstrate(world, game, world_name=spec.name, max_turns=most, seed=seed, **section.how))

@@ -13,7 +13,7 @@ from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.suites import games_suite
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
-from agentprm_core.worlds.held_out_places import games_by_place
+from agentprm_core.worlds.held_out_places import games_by_place, generated_games
 from tasks.frame import layout
 from tasks.frame.sections import Published
 from tasks.frame.stage import Stage, StageError, run_stage
@@ -44,7 +44,7 @@ def _games(stage: Stage, spec: WorldSpec, split: str, count: int) -> list[Game]:
     if count == 0:
         return []
     if root is None:
-        return spec.generate(count, stage.seed, split)
+        return generated_games(spec, count, stage.seed, split)
     return _published(spec, Path(root), split, count, stage.seed)
 
 

@@ -122,6 +122,10 @@ Demonstrator = Callable[[World, Game, int, float], Expert]
 """(the world that is played, game, seed, knowledge in [0, 1]) → who demonstrates."""
 
 
+def _each(_: Game) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class WorldSpec:
     """Everything that the rest of the system knows of a world."""
@@ -154,6 +158,10 @@ class WorldSpec:
     generate_mixed: Callable[[int, int, Collection[int | str]], list[Game]] | None = None
     """(count, seed, places) → that many games of train, sorted by id, each in a place that is put together from several
     of these. Its attribute ``place`` is one of them. None: the world's places cannot be mixed."""
+    mixed: float = 0.0
+    """Share of the training games, where the generator makes them all, that are of :attr:`generate_mixed`."""
+    shown: Callable[[Game], bool] = _each
+    """Which training games the expert may be asked to demonstrate."""
     phrases: tuple[str, ...] = ()
     """Lower-case phrases that the world says again and again: each one token of a from-scratch tokenizer."""
     entity: str = r"[a-z]+ \d+"

@@ -63,6 +63,10 @@ def spec_faults(spec: WorldSpec) -> Iterator[str]:
             yield f"the spec's {name} is {getattr(spec, name)}: 1 or more"
     if not 0 < spec.success <= 1:
         yield f"the spec's success is {spec.success}: above 0 and at most 1, as rewards are"
+    if not 0 <= spec.mixed < 1:
+        yield f"the spec's mixed is {spec.mixed}: 0 or more, and less than 1"
+    if spec.mixed and (spec.place is None or spec.generate_mixed is None):
+        yield f"the spec's mixed is {spec.mixed}: 0, or with place and generate_mixed"
     if spec.measured_in and (fault := _measured_elsewhere(spec)):
         yield f"the spec's measured_in is {spec.measured_in!r}: {fault}"
 

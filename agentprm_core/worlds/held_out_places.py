@@ -1,4 +1,4 @@
-"""Published games with generated ones beside them; the places that generators keep for ``unseen`` are in neither."""
+"""Which places the training games are of; the places that generators keep for ``unseen`` are never among them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,20 @@ def games_by_place(
         ),
     }
     return {split: sorted(games, key=lambda game: game.id) for split, games in found.items()}
+
+
+def generated_games(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]:
+    """``count`` games of a split by the world's generator, sorted by id.
+
+    The share ``spec.mixed`` of train's has places that are put together from several places of the others.
+    """
+    place, mix = spec.place, spec.generate_mixed
+    mixed = round(spec.mixed * count) if split == "train" else 0
+    plain = spec.generate(count - mixed, seed, split)
+    if mixed == 0 or place is None or mix is None:
+        return plain
+    places = {game.attributes[place] for game in plain}
+    return sorted(plain + mix(mixed, seed, places), key=lambda game: game.id)
 
 
 def _some(games: Sequence[Game], count: int, split: str, seed: int) -> list[Game]:

@@ -49,6 +49,8 @@ def test_a_generator_that_draws_anew_and_one_that_has_one_split() -> None:
         ({"max_turns": 0}, "max_turns is 0: 1 or more"),
         ({"expert_turns": 0}, "expert_turns is 0: 1 or more"),
         ({"success": 2.0}, "success is 2.0: above 0 and at most 1"),
+        ({"mixed": 0.5}, "mixed is 0.5: 0, or with place and generate_mixed"),
+        ({"mixed": 1.0, "place": "floor", "generate_mixed": lambda *_: []}, "mixed is 1.0: 0 or more, and less than 1"),
         ({"measured_in": "nowhere"}, "measured_in is 'nowhere': 'nowhere' is not one of alfworld, "),
         ({"measured_in": "alfworld-textworld"}, "its texts are those of alfworld, not of stairs"),
     ],

@@ -13,7 +13,7 @@ from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.alfworld.household_layout import ROOMS
 from agentprm_core.worlds.alfworld.households import floor_plans
 from agentprm_core.worlds.base import WorldSpec
-from agentprm_core.worlds.held_out_places import games_by_place
+from agentprm_core.worlds.held_out_places import games_by_place, generated_games
 
 ALFWORLD = world_spec("alfworld")
 
@@ -65,6 +65,28 @@ def test_a_world_whose_places_cannot_be_mixed():
         games_by_place(
             replace(spec(), generate_mixed=None), Path(), {"train": 1, "seen": 0, "unseen": 0}, 0, 1, mixed=1
         )
+
+
+def test_a_share_of_the_generated_training_games_is_mixed():
+    def generate_mixed(count: int, seed: int, places) -> list[Game]:
+        assert places == {7, 8, 9}
+        return [game("train", 7, number, f"mixed by {seed}") for number in range(count)]
+
+    mixing = replace(spec(), generate_mixed=generate_mixed, mixed=0.25)
+    found = generated_games(mixing, 40, 3, "train")
+    assert found == sorted(found, key=lambda g: g.id)
+    assert [g.attributes["source"] for g in found].count("mixed by 3") == 10
+    assert len(found) == 40
+    assert generated_games(mixing, 40, 3, "unseen") == spec().generate(40, 3, "unseen")
+    assert generated_games(spec(), 40, 3, "train") == spec().generate(40, 3, "train")
+
+
+def test_half_of_the_training_games_of_the_default_are_in_mixed_rooms():
+    games = generated_games(world_spec("alfworld-training"), 30, 1, "train")
+    sources = [g.attributes["source"] for g in games]
+    assert {source: sources.count(source) for source in sources} == {"generated": 15, "mixed": 15}
+    assert len({g.id for g in games}) == 30
+    assert not {g.attributes["floor_plan"] for g in games} & ALFWORLD.new_places
 
 
 def test_the_seed_draws_which():

@@ -88,6 +88,25 @@ def test_full_hands_may_go_anywhere_and_empty_ones_back_to_where_they_took_somet
     assert seen.reward == 1
 
 
+def test_in_training_a_place_that_something_was_put_into_is_no_command_for_empty_hands() -> None:
+    world, expert = make_world("alfworld-training"), Expert()
+    seen, put = world.reset(_with("two_obj")), ""
+    while not put:
+        command = expert.act(seen)
+        seen = world.step(command)
+        put = command.partition(" to ")[2] if command.startswith("move ") else ""
+    assert not seen.done
+    away = _goings(seen.admissible)[0]
+    seen = world.step(away)
+    assert f"go to {put}" not in seen.admissible
+    while not any(command.startswith("take ") for command in seen.admissible):
+        seen = world.step(next(c for c in _goings(seen.admissible) if c != away))
+        place = next((c for c in seen.admissible if c.startswith("open ")), None)
+        seen = world.step(place) if place else seen
+    seen = world.step(next(command for command in seen.admissible if command.startswith("take ")))
+    assert f"go to {put}" in seen.admissible
+
+
 def test_once_everything_was_looked_into_all_is_offered_again(world: World) -> None:
     plain = make_world("alfworld")
     game = GAMES[0]
@@ -121,8 +140,9 @@ def test_a_clone_has_a_memory_of_its_own_and_the_key_tells_memories_apart(world:
     assert back.state_key() != world.state_key()
 
 
-def test_it_keeps_the_contract() -> None:
-    spec = world_spec("alfworld-remembering")
+@pytest.mark.parametrize("name", ["alfworld-remembering", "alfworld-training"])
+def test_it_keeps_the_contract(name: str) -> None:
+    spec = world_spec(name)
     report = check_world(spec, spec.generate(6, 2, "train"), name=spec.name, seed=1)
     assert not report.faults
     assert not report.unchecked

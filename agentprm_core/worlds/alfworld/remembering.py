@@ -82,3 +82,15 @@ class RememberingWorld(FastWorld):
         if not self._withheld:
             return admissible
         return tuple([command for command in admissible if command not in self._withheld])
+
+
+class PutsRememberingWorld(RememberingWorld):
+    """Besides, a place that something was put into is not offered again to empty hands, unless something was taken
+    from it since. A small policy takes out what it has put where it belongs."""
+
+    __slots__ = ()
+
+    def _remember(self, act: Callable[[State, int, int], str], first: int, second: int) -> None:
+        if act is actions.move:
+            self._known |= 1 << second
+        super()._remember(act, first, second)

@@ -49,6 +49,12 @@ def _remembering() -> World:
     return RememberingWorld()
 
 
+def _remembering_puts() -> World:
+    from agentprm_core.worlds.alfworld.remembering import PutsRememberingWorld
+
+    return PutsRememberingWorld()
+
+
 def _published() -> World:
     from agentprm_core.worlds.alfworld.textworld import TextWorld
 
@@ -79,6 +85,10 @@ def _expert(world: World, game: Game, seed: int, knowledge: float):
     return Expert(seed, knowledge)
 
 
+def _not_mixed(game: Game) -> bool:
+    return game.attributes["source"] != "mixed"
+
+
 ALFWORLD = WorldSpec(
     name="alfworld",
     make=_fast,
@@ -103,6 +113,10 @@ REMEMBERING = replace(
     ALFWORLD, name="alfworld-remembering", texts_of="alfworld", measured_in="alfworld", make=_remembering
 )
 """The fast engine; places that were looked into for nothing are not offered again, on the same games."""
+
+TRAINING = replace(REMEMBERING, name="alfworld-training", make=_remembering_puts, mixed=0.5, shown=_not_mixed)
+"""The same; a place that something was put into is not offered again either. Half of the generated training games are
+in rooms that are put together from several floor plans, and none of these is demonstrated."""
 
 TEXTWORLD = replace(ALFWORLD, name="alfworld-textworld", texts_of="alfworld", make=_published)
 """The published engine, a thousand times slower, on the same games."""

@@ -1,0 +1,11 @@
+# Do rooms that are put together from several help a policy in rooms that it has never seen? A campaign whose own
+# play is half in such rooms. Its control, the default, plays in the floor plans of the package alone.
+# Read: success in the lines of `tasks.evaluate`, ranking in data/metrics/stages/prm-1.json.
+sizes="compute.threads=1 games.seen=400 games.unseen=400 evaluate.decoding=[greedy] critic.require=nothing"
+both='for world in alfworld alfworld-remembering; do for split in seen unseen; do for policy in data/checkpoints/policy/*; do
+python -m tasks.evaluate --policy $policy --world $world --games data/games --split $split --method greedy --json
+done; done; done'
+for seed in 1 2 3; do
+  THEN=$both sh experiments/run rooms-own-play-$seed seed=$seed env.world=alfworld-training $sizes -- policy@3
+  THEN=$both sh experiments/run rooms-control-$seed seed=$seed $sizes -- policy@3
+done
