@@ -11,8 +11,15 @@ from tasks.frame.profile import PROFILES, apply, arguments, asked_for, differenc
 from tests.data.project import ROOT, raw_params
 
 NAMES = sorted(path.stem for path in (ROOT / PROFILES).glob("*.yaml"))
-TOGETHER = [*([name] for name in NAMES), ["smoke", "inverse"], ["gpu", "promise_progress", "online_dpo"],
-            ["smoke", "gigpo", "rollout.games=9", "method.steps=3"], ["alfworld", "games.published=/data"]]  # fmt: skip
+WORLDS = ["all_worlds", "arithmetic", "babyai", "textcraft", "webshop"]
+TOGETHER = [
+    *([name] for name in NAMES),
+    *(["smoke", world] for world in WORLDS),
+    ["smoke", "inverse"],
+    ["gpu", "promise_progress", "online_dpo"],
+    ["smoke", "gigpo", "rollout.games=9", "method.steps=3"],
+    ["alfworld", "games.published=/data"],
+]
 
 
 @pytest.fixture
