@@ -1,7 +1,7 @@
-"""Where a stage's wall-clock goes: its own work, and the orchestration around it.
+"""Where a stage's wall-clock goes: its own work, and the orchestration around it. With it the watts while it works.
 
-Times never enter a DVC out, whose bytes must not depend on the clock. They lie in ``.scratch/timings`` beside it, one
-file a campaign and stage, from its last run on this machine.
+Neither enters the DVC out of a stage, whose bytes must not depend on the clock. They lie in ``.scratch/timings`` beside
+it, one file a campaign and stage, from its last run on this machine.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import psutil
 
 from agentprm_core.datasets import atomic_write
+from tasks.frame.power import Power
 
 TIMINGS = Path(".scratch/timings")
 ORCHESTRATION = ("launch", "tracking", "gates")
@@ -30,6 +31,11 @@ class Clock:
         self._started = psutil.Process().create_time()
         self._laps: dict[str, float] = {"launch": _launch_seconds(self._started)}
         self._cpu = 0.0
+        self._power = Power()
+
+    def working(self) -> AbstractContextManager[None]:
+        """``with clock.working(): …`` measures the power that the machine draws."""
+        return self._power.watched()
 
     @contextmanager
     def lap(self, name: str) -> Iterator[None]:
@@ -46,7 +52,8 @@ class Clock:
 
     def report(self) -> dict[str, float]:
         """Seconds by name, with ``seconds`` (the whole process and its launch), ``orchestration`` (its share) and
-        ``work_cpu_seconds`` (of this process's processors, without orchestration)."""
+        ``work_cpu_seconds`` (of this process's processors, without orchestration). And where they can be read,
+        ``cpu_watts`` and ``gpu_watts``, means over the work."""
         laps = {name: self._laps.get(name, 0.0) for name in ORCHESTRATION}
         others = {name: seconds for name, seconds in self._laps.items() if name not in laps}
         return {
@@ -55,6 +62,7 @@ class Clock:
             "work_cpu_seconds": time.process_time() - self._cpu,
             **laps,
             **others,
+            **self._power.watts(),
         }
 
 

@@ -165,7 +165,7 @@ def run_stage(
     stage = Stage(task, iteration, params, clock, tracker, gatekeeper)
     _sweep(stage.scratch)
     try:
-        with watched_by(tracker.live):
+        with watched_by(tracker.live), clock.working():
             work(stage)
     except BaseException as error:
         tracker.failed(error)

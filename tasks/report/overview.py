@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,6 +43,7 @@ def report_page(
     stages = {slug: read_json(layout.metrics(slug)) for slug in _slugs(params) if layout.metrics(slug).exists()}
     prms = {int(i): stages[f"prm-{i}"] for i in params.iterations if f"prm-{i}" in stages}
     flips, counts = _flips(outcomes, deciding)
+    cost = costs(params, stages)
     page = render(
         "campaign",
         params=params,
@@ -54,7 +55,7 @@ def report_page(
             _section("What the search adds", "search", ["search_gain"], searches(rows)),
             _section("How well PRMs rank", "prm", ["calibration", "scores_by_turn"], rankings(prms)),
             _section("Is the PRM hacked?", "hacking", ["scores", "hacking"], None),
-            _section("Cost", "cost", [], costs(params, stages)),
+            _section("Cost", "cost", [], cost, note="" if _has_watts(cost) else NO_WATTS),
             _section("Data gates", "gates", [], gates()),
             _section("Lineage", "lineage", [], lineage(params)),
         ],
@@ -79,10 +80,16 @@ WORDS = {
     "them came out. Ceiling: what a PRM that knew the true values would reach, given that plays are noisy. Gain: what "
     "its choice adds to a play's reward there. AUC and calibration are of turns of held-out games.",
     "hacking": "A PRM is hacked where its score rises and success does not.",
-    "cost": "Seconds are wall-clock on the machine that made this page; empty where a stage's outs came from a cache.",
+    "cost": "Seconds are wall-clock on the machine that made this page; empty where a stage's outs came from a cache. "
+    "Watts are means over the stage's work, of the whole machine: its processor packages, and the GPUs of the stage.",
     "gates": "What Great Expectations checked before data was used, on this machine.",
     "lineage": "Digests of weights, configuration and tokenizer, and what each was made of.",
 }
+
+NO_WATTS = (
+    "No watts: neither RAPL (/sys/class/powercap/intel-rapl*, which root alone may read unless it is allowed) nor NVML "
+    "could be read while these stages ran."
+)
 
 
 def climb(rows: Sequence[Mapping]) -> dict:
@@ -157,20 +164,42 @@ def rankings(prms: Mapping[int, Mapping]) -> dict:
 
 
 def costs(params: Params, stages: Mapping[str, Mapping]) -> dict:
-    """A row a stage: seconds, those of orchestration, games, turns, tokens trained on."""
+    """A row a stage: seconds, those of orchestration, watts, games, turns, tokens trained on."""
     names = [*ONCE, *(name for i in params.policies for name in stages_of(int(i)) if name not in ONCE)]
+    timings = {name: read_timing(name, campaign_id(params.as_dict())) or {} for name in names}
     body: list[list[Cell]] = []
     totals = [0.0, 0.0, 0, 0]
-    for name in names:
-        timing, figures = read_timing(name, campaign_id(params.as_dict())) or {}, stages.get(name.replace("@", "-"), {})
+    for name, timing in timings.items():
+        figures = stages.get(name.replace("@", "-"), {})
         turns, tokens = figures.get("turns_played", figures.get("turns")), figures.get("tokens_trained")
         if name.startswith("evaluate"):
             turns = sum(round(row["mean_actions"] * row["games"]) for ways in _ways(figures) for row in ways)
         seconds, spent = timing.get("seconds"), timing.get("orchestration")
         totals = [a + (b or 0) for a, b in zip(totals, (seconds, spent, turns, tokens), strict=True)]
-        body.append([name, seconds and round(seconds, 1), spent and round(spent, 1), turns, tokens])
-    body.append(["all", round(totals[0], 1), round(totals[1], 1), int(totals[2]), int(totals[3])])
-    return _table(("stage", "seconds", "of these orchestration", "turns played", "tokens trained on"), body)
+        body.append([name, seconds and round(seconds, 1), spent and round(spent, 1), *_watts([timing]), turns, tokens])
+    whole = [round(totals[0], 1), round(totals[1], 1), *_watts(timings.values()), int(totals[2]), int(totals[3])]
+    body.append(["all", *whole])
+    head = ("stage", "seconds", "of these orchestration", *WATTS.values(), "turns played", "tokens trained on")
+    return _table(head, body)
+
+
+WATTS = {"cpu_watts": "CPU watts", "gpu_watts": "GPU watts"}
+
+
+def _watts(timings: Collection[Mapping[str, float]]) -> list[Cell]:
+    """Of processors and GPUs: the mean over the seconds of those stages that have any."""
+    found: list[Cell] = []
+    for name in WATTS:
+        known = [timing for timing in timings if name in timing]
+        seconds = sum(timing["seconds"] for timing in known)
+        joules = sum(timing[name] * timing["seconds"] for timing in known)
+        found.append(round(joules / seconds, 1) if known else None)
+    return found
+
+
+def _has_watts(cost: Mapping) -> bool:
+    columns = [cost["head"].index(name) for name in WATTS.values()]
+    return any(line[column] != "" for line in cost["body"] for column in columns)
 
 
 def gates() -> dict:
@@ -223,12 +252,13 @@ def _pages(gallery: Gallery) -> dict[str, str]:
     return {game.id: f"../gallery/{number:02}.html" for number, game in enumerate(gallery.games, 1)}
 
 
-def _section(title: str, key: str, pictures: Sequence[str], table: dict | None) -> dict:
+def _section(title: str, key: str, pictures: Sequence[str], table: dict | None, note: str = "") -> dict:
     paths = [layout.PLOTS / f"{name}.png" for name in pictures]
     return {
         "title": title,
         "key": key,
         "table": table if table and table["body"] else None,
+        "note": note,
         "pictures": [{"name": path.name, "data": _data(path), "path": path.as_posix()} for path in paths],
     }
 

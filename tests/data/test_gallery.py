@@ -17,10 +17,12 @@ from agentprm_core.policy.sampler import Cost
 from agentprm_core.search.recorded import BACK, KEPT, MERGED, Weighed
 from agentprm_core.types import GAMES, Episode, Game, Turn
 from tasks.frame import layout
+from tasks.frame.clock import write_timing
 from tasks.frame.mlflow_store import connect
 from tasks.frame.params import load_params
 from tasks.frame.stage import write_json
 from tasks.frame.tracing import log_traces, traces
+from tasks.frame.tracking import campaign_id
 from tasks.report import campaign, gallery, overview
 from tasks.report.pages import numeric
 from tasks.report.shown import Branch as ActionPlays
@@ -140,6 +142,15 @@ def test_the_pages_figures_are_those_of_the_table(finished):
     assert counts["body"] == [["0 to 1", 1, 0, 1, 2]] and len(flips["body"]) == 1
     adds = overview.searches(rows)["body"]
     assert [line[5] for line in adds] == ["+50.0", "+50.0"]
+
+
+def test_the_page_has_watts_or_says_once_why_not(finished):
+    params = finished[0]
+    assert pages(finished)["campaign.html"].decode().count(overview.NO_WATTS) == 1
+    timing = {"seconds": 20.0, "orchestration": 1.0, "cpu_watts": 61.25}
+    write_timing("rollout@1", campaign_id(params.as_dict()), timing)
+    page = pages(finished)["campaign.html"].decode()
+    assert page.count(">61.2<") == 2 and overview.NO_WATTS not in page  # the stage's, and the mean of all
 
 
 def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
