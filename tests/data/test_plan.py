@@ -41,6 +41,22 @@ def test_paper_as_settings_fit_one_gpu(monkeypatch, capsys):
     assert "meta-llama/Llama-3.2-3B-Instruct on cuda" in said.out
 
 
+def test_the_page_of_llama3b_has_what_the_plan_says(monkeypatch, capsys):
+    """Every row and the hours in all; the page's figures are rounded."""
+    _, found, _ = planned(monkeypatch, capsys, "--profile", "llama3b", "--gpus", "1", "--tflops", "600")
+    page = (ROOT / "docs/llama3b.md").read_text()
+    told = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "GiB |" in line]
+    assert [line[0].strip("`") for line in told] == [row["stage"] for row in found["stages"]]
+    names = ("times", "weights", "training", "activations", "cache", "total", "tokens", "pflop", "hours")
+    for (_, *cells), row in zip(told, found["stages"]):
+        for name, cell in zip(names, cells, strict=True):
+            number = cell.partition(" ")[0].replace(",", "") or "0"
+            unit = 1e6 if name == "tokens" else 1
+            half = 0.055 if "." in number else 0.5  # of the last digit; the plan's own has two decimals
+            assert float(number) == pytest.approx(row[name] / unit, abs=half), (row["stage"], name)
+    assert f"In all the campaign takes {found['hours']:.0f} hours on a GPU with 600 TFLOP/s" in page
+
+
 def test_hours_fall_with_the_rate(monkeypatch, capsys):
     hours = [
         planned(monkeypatch, capsys, "--profile", "llama3b", "--tflops", rate)[1]["hours"] for rate in ("100", "400")
@@ -92,7 +108,7 @@ def test_a_rate_is_measured_soon_where_products_are_slow(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--profile", "llama3b", "model.source=./nowhere"], "plan: model.source: ./nowhere is no folder here; `agent"),
+        (["--profile", "llama3b", "model.source=./nowhere"], "plan: model.source: ./nowhere is no folder here; name"),
         (
             ["--profile", "llama3b", "model.context=200000"],
             "plan: model.context: 200000 is more than the model's 131072",
