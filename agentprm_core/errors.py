@@ -23,3 +23,12 @@ EXPECTED = (
 )
 """Errors that speak of the data, the folders and the parameters, not of the code: a program ends with their line. A
 FloatingPointError is a training whose loss is no number any more."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Python's, NumPy's or Arrow's, and torch's on a CPU or a GPU, which has types and texts of
+    its own."""
+    if isinstance(error, MemoryError) or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__):
+        return True
+    texts = ("DefaultCPUAllocator", "CUDA error: out of memory")
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)

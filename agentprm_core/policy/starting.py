@@ -140,8 +140,8 @@ def require_folder(source: str) -> None:
     """Raises DataError for the path of a folder that is not there. No model's id on the hub is such a path."""
     if source.startswith((".", "/")) and not Path(source).is_dir():
         raise DataError(
-            f"model.source: {source} is no folder here; name the folder of a model, or make one in about 75 minutes of one "
-            f"core: `agentprm make-chat-model --out {source} --worlds arithmetic --dialogues 16000 --steps 900`"
+            f"model.source: {source} is no folder here; name the folder of a model, or make one in about 75 minutes "
+            f"of one core: `agentprm make-chat-model --out {source} --worlds arithmetic --dialogues 16000 --steps 900`"
         )
 
 

@@ -26,7 +26,7 @@ from safetensors import numpy as arrays
 from safetensors.torch import load_file, load_model, save_file, save_model
 
 from agentprm_core.datasets import atomic_write
-from agentprm_core.errors import DataError
+from agentprm_core.errors import DataError, out_of_memory
 from agentprm_core.policy.models import adapter_of, without_adapter
 from agentprm_core.training import trainer as training
 from agentprm_core.training.columns import C, joined
@@ -41,13 +41,14 @@ if TYPE_CHECKING:
 _JOB, _ROWS, _WEIGHTS, _TRAINED, _METRICS, _ERROR = (
     "job.json", "rows.safetensors", "weights.safetensors", "trained.safetensors", "metrics.json", "error.json"
 )  # fmt: skip
-_EXPECTED = {error.__name__: error for error in (DataError, FloatingPointError)}
+_EXPECTED = {error.__name__: error for error in (DataError, FloatingPointError, MemoryError)}
 
 
 def fit(trainer: EpisodeTrainer) -> dict:
     """:func:`agentprm_core.training.trainer.fit` on ``settings.processes`` processes; the model is trained in place.
 
     Raises:
+        MemoryError: one of them had not enough.
         RuntimeError: one of them ended; what it said is on standard error.
     """
     if trainer.settings.processes == 1:
@@ -182,8 +183,11 @@ def main(folder: Path) -> None:
     try:
         trainer = _read_job(folder)
         metrics = training.fit(trainer)
-    except tuple(_EXPECTED.values()) as error:
-        kind = next(name for name, known in _EXPECTED.items() if isinstance(error, known))
+    except Exception as error:
+        kinds = [name for name, known in _EXPECTED.items() if isinstance(error, known)]
+        kind = "MemoryError" if out_of_memory(error) else next(iter(kinds), None)
+        if kind is None:
+            raise
         with atomic_write(folder / _ERROR) as aside:
             aside.write_text(json.dumps({"kind": kind, "said": str(error)}))
         sys.exit(1)

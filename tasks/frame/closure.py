@@ -45,6 +45,7 @@ NO_EFFECT = {
     "tasks.frame.gatekeeper": "a process that asks the gates; what is expected is in agentprm_core.suites",
     "tasks.frame.home": "where MLflow's database and spool are",
     "tasks.frame.lineage": "what MLflow is told of a policy's origin",
+    "tasks.frame.memory": "the line of a stage that ends without any out",
     "tasks.frame.mlflow_store": "writes to MLflow alone",
     "tasks.frame.odds": "refuses values of params.yaml, and never changes one",
     "tasks.frame.params": "reads and refuses; the values that it reads are the params of the stages",

@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentprm_core.datasets import atomic_write
-from agentprm_core.errors import EXPECTED, DataError
+from agentprm_core.errors import EXPECTED, DataError, out_of_memory
 from agentprm_core.expectations import Check
 from agentprm_core.progress import watched_by
 from tasks.frame import layout
 from tasks.frame.clock import Clock, write_timing
 from tasks.frame.gatekeeper import Gatekeeper
 from tasks.frame.gates import Result, as_rows, sentence
+from tasks.frame.memory import not_enough
 from tasks.frame.params import ParamsError, load_params
 from tasks.frame.sections import Params
 from tasks.frame.tracking import Tracker, campaign_id
@@ -171,6 +172,8 @@ def run_stage(
         tracker.failed(error)
         if isinstance(error, EXPECTED):
             sys.exit(f"{stage.name}: {error}")
+        if out_of_memory(error):
+            sys.exit(f"{stage.name}: {not_enough(task, params.compute, error)}")
         raise
     finally:
         if gatekeeper:

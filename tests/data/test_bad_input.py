@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from agentprm_core import suites
 from agentprm_core.datasets import atomic_write, episodes_to_table, games_to_table, write_table
+from agentprm_core.errors import out_of_memory
 from agentprm_core.methods import trust
 from agentprm_core.policy.models import load_checkpoint, new_model, save_checkpoint
 from agentprm_core.policy.tokenizer import train_tokenizer
@@ -20,8 +23,11 @@ from agentprm_core.worlds.alfworld.households import generate_games
 from tasks import collect, games, label
 from tasks.commands import search_curves, standalone
 from tasks.frame import layout
+from tasks.frame.memory import FILLED_BY
+from tasks.frame.order import all_stages
+from tasks.frame.params import load_params
 from tasks.frame.stage import run_stage, write_json
-from tests.data.project import raw_params, write_project
+from tests.data.project import ROOT, raw_params, write_project
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +126,61 @@ def test_a_checkpoint_with_another_tokenizer(project, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit, match=r"^evaluate: mine: its tokenizer .* is not the one its weights were trained"):
         standalone.main()
+
+
+ON_CPU = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+)
+ON_GPU = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has 79.10 GiB")
+"""torch's, of version 2.13."""
+
+
+@pytest.mark.parametrize(
+    ("task", "error", "said"),
+    [
+        (
+            "sft",
+            ON_GPU,
+            "lower compute.pass_tokens (it is {compute[pass_tokens]}), and run the same again; CUDA out of",
+        ),
+        ("policy", RuntimeError(f"{ON_CPU} 8 bytes"), "lower compute.pass_tokens (it is {compute[pass_tokens]}), and"),
+        ("prm", RuntimeError("CUDA error: out of memory"), "lower compute.pass_tokens (it is {compute[pass_tokens]})"),
+        (
+            "rollout",
+            MemoryError(),
+            "lower compute.cache_mb (it is {compute[cache_mb]}), then compute.slots (it is {compute[slots]}), and run "
+            "the same again; MemoryError",
+        ),
+        ("demos", MemoryError(), "end other programs, or use a machine that has more, and run the same again"),
+    ],
+)
+def test_too_little_memory_is_one_line_that_says_what_to_lower(project, task, error, said):
+    """Of Python, of torch on a GPU and of torch on a CPU, whose error has no type of its own."""
+
+    def work(stage) -> None:
+        """Holds too much."""
+        raise error
+
+    line = refused(task, SimpleNamespace(work=work))
+    expected = said.format(compute=raw_params("smoke")["compute"])
+    assert line.startswith(f"{task}: not enough memory: {expected}") and "\n" not in line
+
+
+def test_what_torch_and_numpy_say_of_too_little_memory_is_known():
+    for ask in (torch.empty, np.empty):
+        with pytest.raises((RuntimeError, MemoryError)) as raised:
+            ask(10**15)
+        assert out_of_memory(raised.value)
+    assert not out_of_memory(RuntimeError("shapes do not match")) and not out_of_memory(ValueError("out of memory"))
+
+
+def test_every_stage_but_the_first_two_has_a_key_to_lower(project):
+    stages = {name.partition("@")[0] for name in all_stages(load_params())}
+    assert {*FILLED_BY} == stages - {"games", "demos"}
+    page = (ROOT / "docs/runbook.md").read_text().partition("## Out of memory")[2].partition("\n## ")[0]
+    for task, keys in FILLED_BY.items():
+        (line,) = [line for line in page.splitlines() if line.startswith("|") and task in line]
+        assert all(f"`compute.{key}`" in line for key in keys)
 
 
 def rollouts(policy_digest: str, won: int = 2) -> None:

@@ -82,15 +82,22 @@ def test_another_process_builds_the_same_trainer(renderer, tmp_path):
         assert json.dumps(again.beside()) == json.dumps(trainer.beside())
 
 
-def test_what_is_wrong_with_a_job_is_left_for_the_caller(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("DataError", DataError("no layers to shard")),
+        ("MemoryError", torch.OutOfMemoryError("no layers to shard")),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_left_for_the_caller(tmp_path, monkeypatch, kind, error):
     def refused(folder):
-        raise DataError("no layers to shard")
+        raise error
 
     monkeypatch.setattr(launch, "_read_job", refused)
     monkeypatch.setattr(launch, "_end_with_the_caller", lambda: None)
     with pytest.raises(SystemExit):
         launch.main(tmp_path)
-    assert json.loads((tmp_path / launch._ERROR).read_text()) == {"kind": "DataError", "said": "no layers to shard"}
+    assert json.loads((tmp_path / launch._ERROR).read_text()) == {"kind": kind, "said": "no layers to shard"}
 
 
 def test_an_objective_is_named_with_what_it_was_given():
@@ -107,7 +114,7 @@ def test_accumulation_that_cannot_be_shared_is_refused():
         dataclasses.replace(SFT, processes=4)
 
 
-@pytest.mark.parametrize("kind", [DataError, FloatingPointError])
+@pytest.mark.parametrize("kind", [DataError, FloatingPointError, MemoryError])
 def test_what_a_process_says_of_the_data_is_raised_here(tmp_path, monkeypatch, kind):
     """The launcher alone is replaced: a process that leaves its error and ends."""
     error = json.dumps({"kind": kind.__name__, "said": "no rows to train on"})
