@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -77,6 +78,21 @@ def prm_figures(outcomes: pa.Table) -> dict:
     return {"prm": figures.pop("all") | figures}
 
 
+def over_seeds(values_S: Sequence[float]) -> dict:
+    """``mean``, its 95 % interval (``ci_low``, ``ci_high``) and the two-sided p of a mean of 0 (``p_value``), by
+    Student's t over S seeds. A seed is one campaign, and campaigns are the sample: the interval holds for other seeds,
+    not for other games alone. Interval and p are None for one seed, and where all values are equal."""
+    from scipy import stats  # takes half a second to import
+
+    array_S = np.asarray(values_S, np.float64)
+    found = {"mean": float(array_S.mean())}
+    if len(array_S) < 2 or np.ptp(array_S) == 0:
+        return found | {"ci_low": None, "ci_high": None, "p_value": None}
+    test = stats.ttest_1samp(array_S, 0.0)
+    low, high = test.confidence_interval(0.95)
+    return found | {"ci_low": float(low), "ci_high": float(high), "p_value": float(test.pvalue)}
+
+
 def _is_figure(row: Mapping) -> bool:
     return row["control"] == LIKELIHOOD and decoding(row["decoding"]).method == "best_of_n"
 
@@ -132,6 +148,12 @@ def choosing(outcomes: pa.Table, way: str) -> tuple[list[dict], list[dict]]:
 
 def _drawn(game_id: str) -> float:
     return unit(game_id, 0)
+
+
+def crowned(chosen: Sequence[dict], told: Sequence[dict]) -> dict:
+    """The champion's row, of :func:`choosing`'s: of games that it was not chosen by, where any are left."""
+    champion = best(chosen)
+    return next(row for row in (*told, *chosen) if row["iteration"] == champion)
 
 
 def best(rows: Sequence[dict]) -> int:

@@ -16,23 +16,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-from scipy import stats
-
+from agentprm_core.comparing import over_seeds
 from tasks.report.text import markdown
-
-
-def over_seeds(differences_S: Sequence[float]) -> dict:
-    """Mean, 95 % interval and two-sided p of Student's t over S seeds; interval and p are None for one seed, and where
-    all differences are equal."""
-    values_S = np.asarray(differences_S, np.float64)
-    mean = float(values_S.mean())
-    found = {"differences": [float(value) for value in values_S], "mean": mean}
-    if len(values_S) < 2 or np.ptp(values_S) == 0:
-        return found | {"ci_low": None, "ci_high": None, "p_value": None}
-    test = stats.ttest_1samp(values_S, 0.0)
-    low, high = test.confidence_interval(0.95)
-    return found | {"ci_low": float(low), "ci_high": float(high), "p_value": float(test.pvalue)}
 
 
 def rows_of(seeds: Sequence[Sequence[Mapping]]) -> Iterator[dict]:
@@ -41,11 +26,15 @@ def rows_of(seeds: Sequence[Sequence[Mapping]]) -> Iterator[dict]:
         same = [row for rows in seeds for row in rows if row["arm"] == first["arm"] and row["v_prm"]]
         if len(same) < len(seeds):
             continue
-        yield {"arm": first["arm"], "on": "both", **over_seeds([-row["v_prm"]["difference"] for row in same])}
+        yield _row(first["arm"], "both", [-row["v_prm"]["difference"] for row in same])
         for split in first.get("by_split", {}):
             each = [-row["by_split"][split]["v_prm"]["difference"] for row in same if split in row.get("by_split", {})]
             if len(each) == len(seeds):
-                yield {"arm": first["arm"], "on": split, **over_seeds(each)}
+                yield _row(first["arm"], split, each)
+
+
+def _row(arm: str, on: str, differences_S: Sequence[float]) -> dict:
+    return {"arm": arm, "on": on, "differences": differences_S, **over_seeds(differences_S)}
 
 
 def table(rows: Sequence[Mapping]) -> str:

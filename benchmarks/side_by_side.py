@@ -28,9 +28,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
+from agentprm_core.comparing import over_seeds
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import paired_counts, paired_test, pooled, pooled_wins
-from benchmarks.over_seeds import over_seeds
 from tasks.report.text import markdown
 
 CONTROL = "_by_untrained_likelihood"
@@ -98,7 +98,7 @@ def over(campaigns: Sequence[tuple[str, Path]], name: str, split: str | None) ->
 
 def all_seeds(rows: Sequence[Mapping]) -> list[dict]:
     """Of :func:`over`'s rows those of several seeds together, a row each campaign name and iteration: ``name``,
-    ``iteration``, ``seeds``, what :func:`benchmarks.over_seeds.over_seeds` says of the seeds' differences, and
+    ``iteration``, ``seeds``, what :func:`agentprm_core.comparing.over_seeds` says of the seeds' ``differences``, and
     ``games``, the :class:`agentprm_core.evaluate.Paired` of all games of all seeds."""
     together = []
     for called, iteration in dict.fromkeys((row["name"], row["iteration"]) for row in rows):
@@ -106,7 +106,8 @@ def all_seeds(rows: Sequence[Mapping]) -> list[dict]:
         if len(tests) < 2:
             continue
         counts = (sum(test[key] for test in tests.values()) for key in ("games", "gained", "lost"))
-        told = over_seeds([test["difference"] for test in tests.values()])
+        differences = [test["difference"] for test in tests.values()]
+        told = {"differences": differences, **over_seeds(differences)}
         named = {"name": called, "iteration": iteration, "seeds": list(tests)}
         together.append({**named, **told, "games": asdict(paired_counts(*counts))})
     return together

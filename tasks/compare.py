@@ -11,8 +11,6 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from agentprm_core.comparing import best, choosing, compared, deciding, prm_adds
-from agentprm_core.datasets import read_table
-from agentprm_core.evaluate import OUTCOMES
 from tasks.frame import layout
 from tasks.frame.champion import CONSIDER, arena, candidate
 from tasks.frame.clock import read_timing
@@ -30,7 +28,7 @@ def work(stage: Stage) -> None:
 
     iterations = [int(number) for number in stage.params.policies]
     stage.read(*map(layout.outcomes, iterations))
-    outcomes = pa.concat_tables(read_table(layout.outcomes(i), OUTCOMES) for i in iterations)
+    outcomes = campaign.evaluated(stage.params)
     rows = compared(outcomes)
     for row in rows:
         row |= campaign.budget_of(row["iteration"]) | {"seconds": campaign.seconds_of(row["iteration"], stage.campaign)}
@@ -47,9 +45,7 @@ def work(stage: Stage) -> None:
         gallery.write(looked)
     chosen, told = choosing(outcomes, stage.params.evaluate.decoding[0])
     champion = best(chosen)
-    # where there is one game alone, none is left to tell it on
-    crowned = next(row for row in (*told, *chosen) if row["iteration"] == champion)
-    overview.report_page(stage.params, rows, decide, outcomes, crowned, looked)
+    overview.report_page(stage.params, rows, outcomes)
     _crown(stage, outcomes, decide, champion)
     with stage.tracking():
         for told_of in traces(looked.games, looked.shown, looked.why):  # each is sent once, also after a kill between

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentprm_core.datasets import atomic_write
+import pyarrow as pa
+
+from agentprm_core.datasets import atomic_write, read_table
+from agentprm_core.evaluate import OUTCOMES
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.order import stages_of
@@ -18,6 +21,11 @@ from tasks.report.text import iteration_report
 _BESIDE = "[The campaign's report](campaign.html), [games to look at](../gallery/index.html)"
 """What lies beside the Markdown reports."""
 PICTURES = ("success", "kinds", "search_gain", "calibration", "scores_by_turn", "scores", "hacking")
+
+
+def evaluated(params: Params) -> pa.Table:
+    """What all policies played, game by game."""
+    return pa.concat_tables(read_table(layout.outcomes(int(number)), OUTCOMES) for number in params.policies)
 
 
 def seconds_of(iteration: int, of_campaign: str) -> float | None:

@@ -21,6 +21,8 @@ from agentprm_core.evaluate import wilson
 _WIDTH, _HEIGHT = 4.6, 3.4
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_MEAN = len(_COLOURS) - 1
+"""The black line's."""
 
 
 def success_by_iteration(rows: Sequence[Mapping], path: Path) -> None:
@@ -35,6 +37,29 @@ def success_by_iteration(rows: Sequence[Mapping], path: Path) -> None:
         games = _line(rows, split, decodings[-1])[0]["games"]
         _frame(panel, f"{split}, {games} games", "iteration", "success")
         _by_iteration(panel, rows)
+    _legend_below(figure, panels[0])
+    _save(figure, path)
+
+
+def success_over_seeds(rows: Sequence[Mapping], path: Path) -> None:
+    """Success against the iteration in each seed, with its 95 % Wilson interval, and the mean in black with Student's
+    over the seeds: a panel a split. ``rows``: of :func:`tasks.commands.report_seeds.together`, of one decoding."""
+    figure, panels = _panels(splits := sorted({row["split"] for row in rows}))
+    seeds = list(rows[0]["by_seed"])
+    for panel, split in zip(panels, splits):
+        of_split = [row for row in rows if row["split"] == split]
+        for number, seed in enumerate(seeds):
+            x = [row["iteration"] + _dodge(number, len(seeds) + 1) for row in of_split]
+            _with_interval(panel, x, [row["by_seed"][seed] for row in of_split], number % _MEAN, f"seed {seed}")
+        mean = [
+            {"success": row["mean"], "ci_low": row["mean"], "ci_high": row["mean"]}
+            | {end: row[end] for end in ("ci_low", "ci_high") if row[end] is not None}
+            for row in of_split
+        ]
+        x = [row["iteration"] + _dodge(len(seeds), len(seeds) + 1) for row in of_split]
+        _with_interval(panel, x, mean, _MEAN, f"mean of {len(seeds)} seeds")
+        _frame(panel, f"{split}, {rows[0]['decoding']}", "iteration", "success")
+        _by_iteration(panel, of_split)
     _legend_below(figure, panels[0])
     _save(figure, path)
 

@@ -22,10 +22,13 @@ from tasks.frame import layout
 from tasks.frame.given import measuring
 from tasks.frame.machine import use
 from tasks.frame.sections import Params
+from tasks.frame.stage import write_json
 from tasks.report.looking import look
 from tasks.report.pages import render
 from tasks.report.shown import Shown, episode_page
 
+PAGES = "pages.json"
+"""{game: the file of its page}."""
 COUNT = 24
 QUOTA = {"gained": 6, "lost": 4, "disagreed": 4, "longest": 3}
 """Games of each rule, at the most; then one of each kind that is not among them, then any."""
@@ -114,7 +117,7 @@ def gallery(params: Params, outcomes: pa.Table, deciding: Sequence[Mapping]) -> 
 
 
 def write(found: Gallery) -> None:
-    """``index.html``, and a page a game, as :data:`tasks.frame.layout.GALLERY`."""
+    """``index.html``, a page a game, and :data:`PAGES`, as :data:`tasks.frame.layout.GALLERY`."""
     pages = {game.id: f"{number:02}.html" for number, game in enumerate(found.games, 1)}
     with atomic_write(layout.GALLERY) as folder:
         folder.mkdir()
@@ -124,6 +127,7 @@ def write(found: Gallery) -> None:
             (folder / pages[game.id]).write_text(page)
         index = render("gallery", groups=list(_groups(found, pages)), found=found)
         (folder / "index.html").write_text(index)
+        write_json(pages, folder / PAGES)
 
 
 def _trees(

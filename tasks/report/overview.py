@@ -6,13 +6,16 @@ Its seconds are of this machine, as those of the Markdown reports beside it.
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from agentprm_core.comparing import choosing, crowned, deciding
 from agentprm_core.datasets import atomic_write
 from agentprm_core.evaluate import wilson
 from agentprm_core.policy.models import checkpoint_digest
@@ -24,7 +27,8 @@ from tasks.frame.sections import Params
 from tasks.frame.stage import read_json
 from tasks.frame.tracking import campaign_id, flatten, git_commit
 from tasks.report.campaign import refused
-from tasks.report.gallery import Gallery
+from tasks.report.figures import success_over_seeds
+from tasks.report.gallery import PAGES
 from tasks.report.pages import percent, render
 
 PAGE = "campaign.html"
@@ -34,23 +38,31 @@ Cell = str | float | int | None
 
 
 def report_page(
-    params: Params, rows: Sequence[Mapping], deciding: Sequence[Mapping], outcomes: pa.Table, champion: Mapping,
-    gallery: Gallery,
-) -> None:  # fmt: skip
-    """``data/reports/campaign.html``. ``rows``: the table of iterations; ``deciding``: those that policies are reported
-    by; ``outcomes``: game by game; ``champion``: its row, of games that did not choose it where any
-    are left."""
+    params: Params,
+    rows: Sequence[dict],
+    outcomes: pa.Table,
+    *,
+    out: Path = layout.REPORTS / PAGE,
+    seeds: Sequence[Mapping] = (),
+) -> None:
+    """``rows``: the table of iterations; ``outcomes``: game by game. Pictures and gallery are those on disk.
+    ``seeds``: rows of :func:`tasks.commands.report_seeds.together`, where other campaigns are shown beside this one."""
     stages = {slug: read_json(layout.metrics(slug)) for slug in _slugs(params) if layout.metrics(slug).exists()}
     prms = {int(i): stages[f"prm-{i}"] for i in params.iterations if f"prm-{i}" in stages}
-    flips, counts = _flips(outcomes, deciding)
+    way = params.evaluate.decoding[0]
+    decide = deciding(rows, way)
+    flips, counts = _flips(outcomes, decide)
     cost = costs(params, stages)
+    gallery = Path(os.path.relpath(layout.GALLERY, out.parent))
+    pages = {game: (gallery / name).as_posix() for game, name in read_json(layout.GALLERY / PAGES).items()}
     page = render(
         "campaign",
         params=params,
-        champion=champion,
+        champion=crowned(*choosing(outcomes, way)),
         sections=[
             _section("Success", "climb", ["success"], climb(rows)),
-            _section("By kind of task", "kinds", ["kinds"], by_kind(deciding)),
+            *([_over_seeds(seeds, way)] if seeds else []),
+            _section("By kind of task", "kinds", ["kinds"], by_kind(decide)),
             _section("Games gained and lost", "games", [], counts),
             _section("What the search adds", "search", ["search_gain"], searches(rows)),
             _section("How well PRMs rank", "prm", ["calibration", "scores_by_turn"], rankings(prms)),
@@ -60,19 +72,22 @@ def report_page(
             _section("Lineage", "lineage", [], lineage(params)),
         ],
         flips=flips,
-        said=WORDS,
-        pages=_pages(gallery),
-        looked=len(gallery.games),
+        said=WORDS if seeds else {**WORDS, "climb": f"{WORDS['climb']} {ONE_SEED}"},
+        pages=pages,
+        gallery=(gallery / "index.html").as_posix(),
         values=[(name, str(value)) for name, value in flatten(params.as_dict())],
         commit=git_commit().get("git_commit", ""),
     )
-    with atomic_write(layout.REPORTS / PAGE) as aside:
+    with atomic_write(out) as aside:
         aside.write_text(page)
 
 
 WORDS = {
     "climb": "Share of held-out games won, with its 95 % Wilson interval. Each policy is compared with the one before "
     "on the same games: McNemar's exact test.",
+    "seeds": "Campaigns with the same parameters and other seeds. Each seed's share of games won has the 95 % Wilson "
+    "interval of its own games. The mean's interval is Student's t over the seeds: it holds for other seeds, and is "
+    "wide where there are few. The black line of the picture is the mean.",
     "kinds": "Success of each kind of task, in the way of playing that decides the champion.",
     "games": "Games that a policy won and the one before lost, and the other way round.",
     "search": "A search against the policy's own play on the same games, in points of success.",
@@ -85,7 +100,10 @@ WORDS = {
     "gates": "What Great Expectations checked before data was used, on this machine.",
     "lineage": "Digests of weights, configuration and tokenizer, and what each was made of.",
 }
-
+ONE_SEED = (
+    "All of it is of one seed: agentprm report --seeds DIR DIR, with the folders of campaigns of other seeds, writes "
+    "this page with all of them, their mean and its interval over seeds."
+)
 NO_WATTS = (
     "No watts: neither RAPL (/sys/class/powercap/intel-rapl*, which root alone may read unless it is allowed) nor NVML "
     "could be read while these stages ran."
@@ -107,6 +125,20 @@ def climb(rows: Sequence[Mapping]) -> dict:
             paired.get("lost"), _rounded(paired.get("p_value"), 3), f"{row['mean_actions']:.1f}", f"{tokens:.0f}",
             f"{row['world_steps']:.1f}",
         ])  # fmt: skip
+    return _table(head, body)
+
+
+def climb_over_seeds(seeds: Sequence[Mapping]) -> dict:
+    """A row a policy, split and way of playing; a column a seed."""
+    numbers = list(seeds[0]["by_seed"])
+    head = ("policy", "split", "playing", "games", *(f"seed {seed}" for seed in numbers), "mean", "low", "high")
+    body = []
+    for row in seeds:
+        each = [row["by_seed"][seed] for seed in numbers]
+        games = ", ".join(dict.fromkeys(str(of["games"]) for of in each))
+        told = [None if row[name] is None else percent(row[name]) for name in ("mean", "ci_low", "ci_high")]
+        shares = [f"{of['success']:.1%} {_interval(of)}" for of in each]
+        body.append([row["iteration"], row["split"], row["decoding"], games, *shares, *told])
     return _table(head, body)
 
 
@@ -248,8 +280,14 @@ def _flips(outcomes: pa.Table, deciding: Sequence[Mapping]) -> tuple[dict, dict]
     return _table(("game", "kind", *policies), body), _table(("policies", "gained", "lost", "net", "games"), counts)
 
 
-def _pages(gallery: Gallery) -> dict[str, str]:
-    return {game.id: f"../gallery/{number:02}.html" for number, game in enumerate(gallery.games, 1)}
+def _over_seeds(seeds: Sequence[Mapping], way: str) -> dict:
+    """The section of several seeds; its picture is of the way of playing that decides the champion."""
+    section = _section("Success over seeds", "seeds", [], climb_over_seeds(seeds))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "seeds.png"
+        success_over_seeds([row for row in seeds if row["decoding"] == way], path)
+        section["pictures"] = [{"name": path.name, "data": _data(path), "drawn": "drawn by agentprm report --seeds"}]
+    return section
 
 
 def _section(title: str, key: str, pictures: Sequence[str], table: dict | None, note: str = "") -> dict:
@@ -259,7 +297,10 @@ def _section(title: str, key: str, pictures: Sequence[str], table: dict | None, 
         "key": key,
         "table": table if table and table["body"] else None,
         "note": note,
-        "pictures": [{"name": path.name, "data": _data(path), "path": path.as_posix()} for path in paths],
+        "pictures": [
+            {"name": path.name, "data": _data(path), "drawn": f"{path.as_posix()}, drawn by dvc repro compare"}
+            for path in paths
+        ],
     }
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.over_seeds import over_seeds, rows_of
+from agentprm_core.comparing import over_seeds
+from benchmarks.over_seeds import rows_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,20 +2,25 @@
 
 import dataclasses
 import json
+import re
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+import yaml
 
 from agentprm_core.comparing import compared, deciding
-from agentprm_core.datasets import games_from_table, read_table
+from agentprm_core.datasets import games_from_table, read_table, write_table
 from agentprm_core.evaluate import outcomes_table
 from agentprm_core.opinions import Candidate
 from agentprm_core.policy.sampler import Cost
 from agentprm_core.search.recorded import BACK, KEPT, MERGED, Weighed
 from agentprm_core.types import GAMES, Episode, Game, Turn
+from tasks.commands import report
 from tasks.frame import layout
 from tasks.frame.clock import write_timing
 from tasks.frame.mlflow_store import connect
@@ -113,7 +118,7 @@ def pages(finished) -> dict[str, bytes]:
     found = gallery.gallery(params, table, decide)
     gallery.write(found)
     layout.REPORTS.mkdir(exist_ok=True)
-    overview.report_page(params, rows, decide, table, decide[1], found)
+    overview.report_page(params, rows, table)
     files = [*layout.GALLERY.glob("*.html"), layout.REPORTS / overview.PAGE]
     return {path.name: path.read_bytes() for path in files}
 
@@ -151,6 +156,29 @@ def test_the_page_has_watts_or_says_once_why_not(finished):
     write_timing("rollout@1", campaign_id(params.as_dict()), timing)
     page = pages(finished)["campaign.html"].decode()
     assert page.count(">61.2<") == 2 and overview.NO_WATTS not in page  # the stage's, and the mean of all
+
+
+def test_the_page_with_campaigns_of_other_seeds(finished, tmp_path, monkeypatch):
+    """The same page in another place: its links lead to the gallery, and the stage's own stays as it is."""
+    _, rows, _, table = finished
+    own = pages(finished)["campaign.html"]
+    assert b"agentprm report --seeds DIR DIR" in own and b"Success over seeds" not in own
+    raw = yaml.safe_load((ROOT / "params.yaml").read_text())
+    raw |= {of: {n: body for n, body in raw[of].items() if int(n) < 2} for of in ("iterations", "policies")}
+    for folder, seed, success in ((tmp_path, 1, 0.5), (tmp_path / "other", 2, 1.0)):
+        (folder / layout.METRICS).mkdir(parents=True, exist_ok=True)
+        (folder / "params.yaml").write_text(yaml.safe_dump({**raw, "seed": seed}))
+        write_json([{**of, "success": success} for of in rows], folder / layout.ITERATIONS)
+    for number in (0, 1):
+        write_table(table.filter(pc.field("iteration") == number), layout.outcomes(number))
+    monkeypatch.setattr(sys, "argv", ["report", "--seeds", "other"])
+    report.main("agentprm report")
+    page = (tmp_path / "report.html").read_text()
+    assert "Success over seeds" in page and "<td>75.0%</td>" in page.replace(' class="number"', "")
+    assert "agentprm report --seeds DIR DIR" not in page and page.count("drawn by agentprm report --seeds") == 1
+    links = {link.partition("#")[0] for link in re.findall('href="([^"]+)"', page)} - {"", "data:,"}
+    assert "data/gallery/index.html" in links and all((tmp_path / link).exists() for link in links)
+    assert (layout.REPORTS / overview.PAGE).read_bytes() == own
 
 
 def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
