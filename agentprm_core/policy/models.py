@@ -62,6 +62,8 @@ class Checkpoint:
     """:func:`checkpoint_digest` of its folder; of a model by its id, of the files that were downloaded."""
     world: str = ""
     """The name of the world that it was trained in; empty where that is not recorded."""
+    adapter: Path | None = None
+    """The folder of its LoRA adapter, if it was loaded with one: servers of the base load it from there."""
 
 
 def new_model(
@@ -192,8 +194,9 @@ def load_checkpoint(
     if embedded < len(tokenizer):
         raise CheckpointError(f"{source}: the model embeds {embedded} tokens, its tokenizer has {len(tokenizer)}")
     renderer = make_renderer(tokenizer, _told(manifest) if manifest else prompt)
-    world = manifest.get("world", "")
-    return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest or _pinned(source, revision), world)
+    world, adapter = manifest.get("world", ""), folder.resolve() if manifest.get("base") else None
+    digest = digest or _pinned(source, revision)
+    return Checkpoint(model.to(device).eval(), tokenizer, renderer, digest, world, adapter)
 
 
 def measured_where(source: str | Path | None) -> str:

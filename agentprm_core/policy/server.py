@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Self
 
+from agentprm_core.policy.adapters import PREFIX, Ready, load_adapter
 from agentprm_core.policy.decoding import Decision
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import ACT, BOS, END, chat_message, chat_reply, parse_reply
@@ -63,18 +64,24 @@ class Servers:
     urls: tuple[str, ...]
     """Each up to and with the version: ``http://localhost:8000/v1``."""
     api_key: str | None = field(default=None, repr=False)
+    patience: Patience = field(default_factory=Patience)
 
     def endpoint(self, policy: Checkpoint) -> Endpoint:
-        """``policy`` there, under :func:`served_name`, in the form of its own prompts, with log-probabilities."""
-        renderer, (first, *others) = policy.renderer, self.urls
-        speech = "chat" if renderer.format == "chat" else "text"
-        how = {"prompt": renderer.prompt, "steering": renderer.steering, "also": tuple(others)}
-        return Endpoint(first, served_name(policy.digest), speech, api_key=self.api_key, log_probs=True, **how)
+        """``policy`` there, under :func:`served_name`, in the form of its own prompts, with log-probabilities.
+
+        A LoRA adapter is loaded there first; raises as :func:`agentprm_core.policy.adapters.load_adapter`.
+        """
+        renderer, name, asked = policy.renderer, served_name(policy.digest), Ready(self.urls)
+        if policy.adapter is not None:
+            asked = load_adapter(self.urls, name, policy.adapter, patience=self.patience, api_key=self.api_key)
+        (first, *others), speech = asked.urls, "chat" if renderer.format == "chat" else "text"
+        how = {"prompt": renderer.prompt, "steering": renderer.steering, "also": tuple(others), "extra": asked.extra}
+        return Endpoint(first, name, speech, api_key=self.api_key, patience=self.patience, log_probs=True, **how)
 
 
 def served_name(digest: str) -> str:
     """What servers call the policy with this digest: a server that has another one refuses the name."""
-    return f"policy-{digest[:12]}"
+    return f"{PREFIX}{digest[:12]}"
 
 
 @dataclass(slots=True)

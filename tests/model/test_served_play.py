@@ -29,12 +29,8 @@ from tests.model.test_server import GAMES, serving
 BABYAI = world_spec("babyai")
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    """Servers that are gone are given up at once."""
-    asking = Endpoint.__init__
-    quick = Patience(retries=2, backoff_s=0.01)
-    monkeypatch.setattr(Endpoint, "__init__", lambda self, *a, **b: asking(self, *a, **{"patience": quick, **b}))
+QUICK = Patience(retries=2, backoff_s=0.01)
+"""Servers that are gone are given up at once."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +40,7 @@ def chat(tmp_path_factory):
 
 
 def at(*there) -> Servers:
-    return Servers(tuple(f"http://127.0.0.1:{server.server_port}/v1" for server in there))
+    return Servers(tuple(f"http://127.0.0.1:{server.server_port}/v1" for server in there), patience=QUICK)
 
 
 def toys(where: Servers | None, temperature: float = 1.0) -> Plays:
@@ -88,7 +84,7 @@ def test_a_dead_servers_episodes_are_played_at_another_and_none_twice(toy_engine
 def test_what_was_played_is_kept_wherever_the_servers_are(toy_engine, tmp_path):
     with serving() as one:
         table = rolled(toys(at(one)), toy.policy(), GAMES, tmp_path)
-    nobody = Servers(("http://127.0.0.1:9/v1",))
+    nobody = Servers(("http://127.0.0.1:9/v1",), patience=QUICK)
     assert rolled(toys(nobody), toy.policy(), GAMES, tmp_path) == table
     digests = {
         search_digest(toy.policy(), None, GAMES, Search(decoding("greedy"), toys(where).settings, 1.0), 1)

@@ -29,13 +29,23 @@ class Completions(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path.endswith("load_lora_adapter"):
+            self.say(*self.server.loras.answer(self.path, body, self.headers.get("Authorization")))
+            return
         with LOCK:
             self.server.asked.append((self.path, body, self.headers.get("Authorization")))
             status = self.server.fault(len(self.server.asked), body)
         if status is None:
             self.close_connection = True  # hangs up without a word
             return
-        answer = json.dumps(complete(body, self.server.policy) if status == 200 else {"error": "no"}).encode()
+        self.say(status, complete(body, self.server.policy) if status == 200 else {"error": "no"})
+
+    def do_GET(self):
+        assert self.path == "/v1/models"
+        self.say(200, {"data": [{"id": name} for name in self.server.loras.names]})
+
+    def say(self, status, said):
+        answer = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -43,6 +53,28 @@ class Completions(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class Loras:
+    """The adapters of a server that is of a ``kind``: ``vllm``, ``sglang``, or one that can load none."""
+
+    def __init__(self, kind="", names=()):
+        self.kind, self.names, self.told, self.refuses = kind, list(names), [], None
+
+    def answer(self, path, body, key=None):
+        self.told.append((path, body, key))
+        if self.kind != ("vllm" if path.startswith("/v1/") else "sglang"):
+            return 404, {"detail": "Not Found"}
+        if self.refuses:
+            return self.refuses
+        name = body["lora_name"]
+        if "unload" in path:
+            self.names.remove(name)
+        elif name in self.names:
+            return 400, {"error": {"message": f"The lora adapter '{name}' has already been loaded."}}
+        else:
+            self.names.append(name)
+        return 200, "Success"
 
 
 def complete(body, policy):
@@ -63,9 +95,9 @@ def complete(body, policy):
 
 
 @contextmanager
-def serving(fault=lambda number, body: 200):
+def serving(fault=lambda number, body: 200, loras=None):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
-    server.fault, server.asked, server.policy = fault, [], toy.policy()
+    server.fault, server.asked, server.policy, server.loras = fault, [], toy.policy(), loras or Loras()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server
