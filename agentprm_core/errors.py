@@ -8,6 +8,10 @@ class DataError(ValueError):
     """
 
 
+class CheckpointError(DataError):
+    """A checkpoint that cannot be used: missing, half-written, or not made for its tokenizer."""
+
+
 class ServerError(DataError):
     """A server that does not answer, or not as it should. Names the endpoint, the request and what was said."""
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import CheckpointError, DataError
+from agentprm_core.policy.hub import require_named, require_on_hub
 from agentprm_core.policy.playing import is_plain, load_playing
 from agentprm_core.policy.playing_tokenizer import PlayingTokenizer, has_plain_tokenizer
 from agentprm_core.policy.previous_token import look_back
@@ -41,10 +43,6 @@ library's 0.02 ten steps can undo what the names of one kind share, at 0.3 they 
 sure of its nonsense: it says the last token again."""
 _ADAPTER = "adapter_config.json"
 _WEIGHT_FILES = ("*.safetensors", _ADAPTER, "config.json", "tokenizer.json")
-
-
-class CheckpointError(DataError):
-    """A checkpoint that cannot be used: missing, half-written, or not made for its tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +174,8 @@ def load_checkpoint(
             )
         source = ours.folder
     folder = Path(source)
-    if not folder.exists() and not _may_be_an_id(source):
-        raise CheckpointError(f"{source}: no such checkpoint folder")
+    if not folder.exists():
+        require_named(source, kind, revision)
     manifest = _read_manifest(folder, kind) if folder.exists() else {}
     plain = plays and bool(manifest) and is_plain(folder, kind)
     tokenizer = _tokenizer(source, revision, plain)
@@ -272,9 +270,16 @@ def _model(
 
 
 def _loaded(kind: Any, source: str | Path, revision: str | None, **options: object) -> Any:
-    """What transformers makes of ``source``. A folder has no revisions; what is wrong with one is one line."""
+    """What transformers makes of ``source``. A folder has no revisions; what is wrong with one is one line. A model by
+    its id comes from the hub's cache where that has it."""
+    source = str(source)
     if not Path(source).exists():
         options["revision"] = revision
+        here = {"local_files_only": True}
+        with suppress(OSError, ValueError):
+            also = {"adapter_kwargs": here} if "dtype" in options else {}  # a model's file of an adapter, too
+            return kind.from_pretrained(source, **here, **also, **options)
+        require_on_hub(source, revision)
     try:
         return kind.from_pretrained(source, **options)
     except (OSError, ValueError, KeyError) as error:
@@ -286,8 +291,12 @@ def _pinned(source: str | Path, revision: str | None) -> str:
     """Digest of the files of a model by its id, which lie in the hub's cache."""
     from huggingface_hub import snapshot_download
 
-    files = [*_WEIGHT_FILES]
-    return checkpoint_digest(Path(snapshot_download(str(source), revision=revision, allow_patterns=files)))
+    files = {"repo_id": str(source), "allow_patterns": [*_WEIGHT_FILES]}
+    here = Path(snapshot_download(revision=revision, local_files_only=True, **files))
+    with suppress(CheckpointError):  # without the hub: of the files that were loaded
+        require_on_hub(source, here.name)
+        here = Path(snapshot_download(revision=here.name, **files))
+    return checkpoint_digest(here)
 
 
 def _same_base(folder: Path, manifest: dict) -> str:
@@ -375,11 +384,6 @@ def playing_dtype(precision: str) -> torch.dtype:
     """Of weights that only play or score: ``precision`` is ``float32`` or ``bfloat16``. A processor without
     instructions for bfloat16 plays slower in it."""
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
-
-
-def _may_be_an_id(source: str | Path) -> bool:
-    """Whether ``source`` can name a model of the Hugging Face hub: ``name`` or ``owner/name``."""
-    return isinstance(source, str) and source.count("/") <= 1 and not source.startswith((".", "/"))
 
 
 def _read_manifest(folder: Path, kind: str) -> dict:

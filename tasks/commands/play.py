@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from agentprm_core.arguments import above_zero, address, any_seed, at_least, count, device, not_negative
 from agentprm_core.errors import DataError
+from agentprm_core.policy.hub import require_named
 
 if TYPE_CHECKING:
     from agentprm_core.one_game import Minds, OneGame
@@ -62,6 +63,9 @@ class Loaded:
 
 def load(arguments: argparse.Namespace) -> Loaded:
     """Checkpoints, world and games, as the command line says. Raises DataError; the message says what to do."""
+    for source, kind in ((arguments.prm, "prm"), (arguments.policy, "policy")):
+        if source:
+            require_named(source, kind)
     import torch
     from transformers.utils import logging
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from agentprm_core.arguments import above_zero, any_seed, at_least, count, not_negative
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED
+from agentprm_core.policy.hub import require_named
 from agentprm_core.search.decoding_config import DecodingConfig, decoding
 
 
@@ -35,7 +36,12 @@ def _way(value: str) -> DecodingConfig:
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--game", required=True, metavar="ID")
-    parser.add_argument("--policy", action="append", default=[], help="checkpoint folder, or NAME=folder; at most two")
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        help="checkpoint folder, shipped:NAME, owner/name on the hub, or NAME= before one of them; at most two",
+    )
     parser.add_argument(
         "--prm", action="append", default=[], help="the same of a PRM, at most three; the first chooses"
     )
@@ -71,9 +77,12 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
 def main(prog: str = "python -m tasks.commands.show") -> None:
     """Write the page."""
     arguments = _checked(_parser(prog))
-    from tasks.commands.show_page import shown_page  # loads torch, which --help does not wait for
-
     try:
+        for kind, given in (("policy", arguments.policy), ("prm", arguments.prm)):
+            for each in given:
+                require_named(each.rpartition("=")[2], kind)
+        from tasks.commands.show_page import shown_page  # loads torch, which neither --help nor a slip waits for
+
         page = shown_page(arguments)
         with atomic_write(arguments.out) as aside:
             aside.write_text(page)

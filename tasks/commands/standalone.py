@@ -16,6 +16,7 @@ from pathlib import Path
 
 from agentprm_core.arguments import above_zero, address, any_seed, at_least, count, device, not_negative
 from agentprm_core.errors import EXPECTED
+from agentprm_core.policy.hub import require_named
 from agentprm_core.policy.speech import API_KEY, SPEECH
 from agentprm_core.search.decoding_config import METHODS, SEARCHES
 
@@ -51,7 +52,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Any checkpoint on any games.")
     playing_arguments(parser)
     who = parser.add_mutually_exclusive_group(required=True)
-    who.add_argument("--policy", type=Path, help="checkpoint folder, or shipped:NAME")
+    who.add_argument("--policy", help="checkpoint folder, shipped:NAME, or owner/name on the Hugging Face hub")
     who.add_argument(
         "--server",
         type=address,
@@ -62,7 +63,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--model", help="of --server: the policy's name there")
     parser.add_argument("--speech", choices=tuple(SPEECH), help="of --server: text if trained here, chat if published")
     parser.add_argument("--method", choices=STANDALONE, default="greedy")
-    parser.add_argument("--prm", type=Path, help="the PRM that chooses: checkpoint folder, or shipped:NAME")
+    parser.add_argument("--prm", help="the PRM that chooses: checkpoint folder, or shipped:NAME")
     parser.add_argument(
         "--n", type=at_least(2), default=4, help="of best_of_n and best_trajectory (default %(default)s)"
     )
@@ -98,9 +99,12 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
 def main(prog: str = "python -m tasks.evaluate") -> None:
     """Measure and print."""
     arguments = _checked(_parser(prog))
-    from tasks.commands.measuring import measured  # loads torch, which --help does not wait for
-
     try:
+        for source, kind in ((arguments.policy, "policy"), (arguments.prm, "prm")):
+            if source:
+                require_named(source, kind)
+        from tasks.commands.measuring import measured  # loads torch, which neither --help nor a slip waits for
+
         figures = measured(arguments)
     except EXPECTED as error:
         sys.exit(f"evaluate: {error}")
