@@ -4,29 +4,55 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agentprm_core.datasets import games_from_table, read_table
-from agentprm_core.errors import DataError
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import GAMES, Game
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import WorldSpec, world_names, world_spec
 
 
 def find_games(world: str, root: Path, split: str, limit: int | None = None) -> list[Game]:
     """The games of ``split``: of a table ``root/split.parquet`` where there is one, else of the published data.
 
-    Raises DataError for a world that has none, and for a split without games.
+    Raises DataError for a world that has none, for a split without games, and where the games are another world's.
     """
     table, spec = root / f"{split}.parquet", world_spec(world)
     if table.exists():
         found = games_from_table(read_table(table, GAMES))[:limit]
-    elif spec.load is None:
-        raise DataError(f"{table}: no such table, and {spec.name} has no published games to read instead")
     else:
-        found = spec.load(root, split, limit)
+        try:
+            found = _published(spec, root, split, limit)
+        except EXPECTED as error:
+            if other := _whose(root, split, spec):
+                raise DataError(
+                    f"{root}, {split}: these are games of {other}, not of {spec.name}: take a policy that was trained "
+                    f"in {other} (and --world {other}), or games of {spec.name}"
+                ) from error
+            raise
     if not found:
         raise DataError(f"{root}, {split}: no games there")
     return found
+
+
+def _published(spec: WorldSpec, root: Path, split: str, limit: int | None) -> list[Game]:
+    if spec.load is None:
+        table = root / f"{split}.parquet"
+        raise DataError(f"{table}: no such table, and {spec.name} has no published games to read instead")
+    return spec.load(root, split, limit)
+
+
+def _whose(root: Path, split: str, spec: WorldSpec) -> str:
+    """A world with other texts than that of ``spec`` whose published games lie in ``root``; empty where there is none.
+    ``split`` is its own name or ours."""
+    others = [other for name in world_names() if (other := world_spec(name)).load and other.texts != spec.texts]
+    for other in others:
+        for named in (split, other.published_splits.get(split, split)):
+            with suppress(*EXPECTED):
+                if _published(other, root, named, 1):
+                    return other.name
+    return ""
 
 
 def world_of_games(root: Path, split: str) -> str:

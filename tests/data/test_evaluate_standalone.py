@@ -97,6 +97,26 @@ def test_a_split_without_games_is_one_line(checkpoints, tmp_path, monkeypatch):
         standalone.main()
 
 
+@pytest.mark.parametrize("policy, world", [("shipped:webshop", "webshop"), ("shipped:babyai", "babyai")])
+@pytest.mark.parametrize("split", ["valid_seen", "seen"])
+def test_published_games_of_another_world_than_the_policys_are_told(alfworld_data, monkeypatch, policy, world, split):
+    """The policy's world knows no such split, or has no published games: that is not what is wrong."""
+    monkeypatch.setattr(sys, "argv", ["evaluate", "--policy", policy, "--games", str(alfworld_data), "--split", split])
+    with pytest.raises(SystemExit) as stopped:
+        standalone.main()
+    assert stopped.value.code == (
+        f"evaluate: {alfworld_data}, {split}: these are games of alfworld, not of {world}: take a policy that was "
+        f"trained in alfworld (and --world alfworld), or games of {world}"
+    )
+
+
+def test_a_split_that_no_world_has_is_the_worlds_own_line(alfworld_data, monkeypatch):
+    command = ["evaluate", "--policy", "shipped:webshop", "--games", str(alfworld_data), "--split", "nosuch"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit, match=r"^evaluate: webshop: split 'nosuch' is not one of train, seen, unseen$"):
+        standalone.main()
+
+
 def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):
     arguments = ["evaluate", "--policy", "x", "--games", "y", "--split", "z", "--method", "beam"]
     monkeypatch.setattr(sys, "argv", arguments)
