@@ -16,6 +16,10 @@ class ServerError(DataError):
     """A server that does not answer, or not as it should. Names the endpoint, the request and what was said."""
 
 
+class SilentServer(ServerError):
+    """A server that does not answer at all: it has ended, or cannot be reached. The same can be asked of it later."""
+
+
 EXPECTED = (
     DataError,
     FileNotFoundError,

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import httpx
 
-from agentprm_core.errors import ServerError
-from agentprm_core.policy.requests import Patience
+from agentprm_core.errors import ServerError, SilentServer
+from agentprm_core.policy.requests import START_AGAIN, Patience
 
 PREFIX = "policy-"
 """Of the names that servers know policies by."""
@@ -53,16 +53,12 @@ def load_adapter(
             try:
                 extra |= _load(client, url, name, folder, patience)
                 ready.append(url)
-            except _Silent as error:
+            except SilentServer as error:
                 silent = str(error)
                 print(f"{url} is not asked any more, others are: {silent}", file=sys.stderr, flush=True)
     if not ready:
-        raise ServerError(f"no server answers: start it again, then run the same command; the last: {silent}")
+        raise SilentServer(f"no server answers; the last: {silent}; {START_AGAIN}")
     return Ready(tuple(ready), extra)
-
-
-class _Silent(ServerError):
-    """A server that does not answer: another one may."""
 
 
 def _load(client: httpx.Client, url: str, name: str, folder: Path, patience: Patience) -> dict[str, object]:
@@ -91,7 +87,7 @@ def _load(client: httpx.Client, url: str, name: str, folder: Path, patience: Pat
 
 
 def _post(client: httpx.Client, path: str, body: dict, patience: Patience) -> httpx.Response:
-    """The answer, tried again after a dropped connection, a time-out, 429 and 5xx. Raises _Silent."""
+    """The answer, tried again after a dropped connection, a time-out, 429 and 5xx. Raises SilentServer."""
     said = ""
     for number in range(patience.retries + 1):
         if number:
@@ -104,7 +100,7 @@ def _post(client: httpx.Client, path: str, body: dict, patience: Patience) -> ht
         if response.status_code != 429 and response.status_code < 500:
             return response
         said = f"HTTP {response.status_code}: {response.text[:300]}"
-    raise _Silent(f"{path} did not answer in {patience.retries + 1} tries; last: {said}")
+    raise SilentServer(f"{path} did not answer in {patience.retries + 1} tries; last: {said}")
 
 
 def _unload_older(client: httpx.Client, url: str, base: str, name: str) -> None:

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 
 import httpx
 
-from agentprm_core.errors import ServerError
+from agentprm_core.errors import ServerError, SilentServer
+
+START_AGAIN = "start it again, then run the same command"
+"""How the line on a server that does not answer ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,6 @@ class Patience:
     """Tries after the first."""
     backoff_s: float = 0.5
     """Pause before the first of them; it doubles from one to the next."""
-
-
-class _Silent(ServerError):
-    """A server that did not answer a request: another one may."""
 
 
 class Requests:
@@ -50,7 +49,8 @@ class Requests:
         self._room = asyncio.Semaphore(at_once)
 
     def post(self, path: str, body: dict, named: str, home: int = 0) -> Future[dict]:
-        """The JSON answer of ``path``. Its exception is a :class:`ServerError` that calls the request ``named``.
+        """The JSON answer of ``path``. Its exception is a :class:`ServerError` that calls the request ``named``: a
+        :class:`SilentServer`, which says to start it again, where no server answers.
 
         Tried again after a dropped connection, a time-out, 429 and 5xx. ``home`` is the number of the server that is
         asked first. One that has not answered a request for good is not asked again, as long as there are others.
@@ -74,20 +74,23 @@ class Requests:
 
     async def _post(self, path: str, body: dict, named: str, home: int) -> dict:
         if len(self._urls) == 1:
-            return await self._ask(self._urls[0], path, body, named)
+            try:
+                return await self._ask(self._urls[0], path, body, named)
+            except SilentServer as error:
+                raise SilentServer(f"{error}; {START_AGAIN}") from None
         first = home % len(self._urls)
         for url in self._urls[first:] + self._urls[:first]:
             if url not in self._silent:
                 try:
                     return await self._ask(url, path, body, named)
-                except _Silent as error:
+                except SilentServer as error:
                     if url not in self._silent:
                         print(f"{url} is not asked any more, others are: {error}", file=sys.stderr, flush=True)
                         self._silent[url] = str(error)
-        raise ServerError(f"no server answers; the last: {list(self._silent.values())[-1]}")
+        raise SilentServer(f"no server answers; the last: {list(self._silent.values())[-1]}; {START_AGAIN}")
 
     async def _ask(self, url: str, path: str, body: dict, named: str) -> dict:
-        """The answer of one server. Raises _Silent where there is none."""
+        """The answer of one server. Raises SilentServer where there is none."""
         tries, final, said = 0, False, ""
         while not final and url not in self._silent:
             if tries:
@@ -105,7 +108,7 @@ class Requests:
             if response.status_code != 429 and response.status_code < 500:
                 raise ServerError(_unanswered(url, path, tries, named, said))
             final = tries > self._patience.retries
-        raise _Silent(_unanswered(url, path, tries, named, said))
+        raise SilentServer(_unanswered(url, path, tries, named, said))
 
 
 def _unanswered(url: str, path: str, tries: int, named: str, said: str) -> str:

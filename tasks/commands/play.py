@@ -230,12 +230,9 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
 @contextmanager
 def one_line() -> Iterator[None]:
     """What is wrong with the data or the server ends the program in one line."""
-    from agentprm_core.policy.requests import ServerError
-    from agentprm_core.worlds.base import UnsupportedGame
-
     try:
         yield
-    except (DataError, UnsupportedGame, ServerError, OSError) as error:
+    except (DataError, OSError) as error:
         sys.exit(f"play: {' '.join(str(error).split())}")
 
 

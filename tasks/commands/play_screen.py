@@ -237,15 +237,18 @@ class PlayApp(App[str]):
 
     def _think(self, work: Callable[[], None], fatal: bool = False) -> None:
         """Do ``work`` in this thread; data that cannot be used and a server that has gone are said in one line."""
-        from agentprm_core.errors import DataError
-        from agentprm_core.policy.requests import ServerError
+        from agentprm_core.errors import DataError, SilentServer
+        from agentprm_core.policy.requests import START_AGAIN
 
         said = ""
         self.busy = True
         try:
             work()
-        except (DataError, ServerError, OSError) as error:
+        except (DataError, OSError) as error:
             said, self.running = " ".join(str(error).split()), False
+            if isinstance(error, SilentServer):  # first, since a narrow screen shows no more
+                said = said.removesuffix(f"; {START_AGAIN}")
+                said = f"The server does not answer. Start it again, then press space. {said}"
         finally:
             self.busy = False
         if not self.is_running:  # one has quit meanwhile

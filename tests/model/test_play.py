@@ -85,6 +85,11 @@ def test_a_policy_behind_a_server_is_played(agent, capsys, monkeypatch):
         assert "m, judged by shipped:toy, greedy" in out and "policy " not in out and "Q 0." in out
         server.fault = lambda number, body: 404
         assert re.match(r"play: http://\S+ did not answer in 1 tries; .* HTTP 404", refused(monkeypatch, *there))
+        server.asked.clear()
+        server.fault = lambda number, body: 200 if number == 1 else 503
+        line = refused(monkeypatch, *there)
+        assert len(server.asked) == 4 and re.match(r"play: http://\S+ did not answer in 3 tries; .* HTTP 503", line)
+        assert line.endswith("; start it again, then run the same command")
 
 
 @pytest.mark.parametrize(

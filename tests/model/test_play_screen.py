@@ -8,9 +8,9 @@ from rich.console import Console
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import DataError, SilentServer
 from agentprm_core.one_game import Minds
-from agentprm_core.policy.requests import ServerError
+from agentprm_core.policy.requests import START_AGAIN
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from tasks.commands import play_screen
@@ -199,24 +199,27 @@ def test_what_cannot_be_loaded_ends_the_screen_with_its_line(loaded):
     assert driven(load, drive)[1] == "shipped:x: no such agent"
 
 
-def test_a_server_that_ends_is_said_and_space_asks_again(loaded, monkeypatch):
+@pytest.mark.parametrize("columns", [40, 100])
+def test_a_server_that_ends_is_said_and_space_asks_again(loaded, monkeypatch, columns):
     async def drive(app, press):
         await press("space")
         with monkeypatch.context() as patched:
             patched.setattr("agentprm_core.one_game.OneGame._decided", gone)
             await press("space")
-            said, done = text(app, "#said"), len(actions(app))
+            said, done, seen = text(app, "#said"), len(actions(app)), app.export_screenshot()
         await press("space")
         again = text(app, "#said"), len(actions(app))
-        return said, done, again
+        return said, done, seen.replace("&#160;", " "), again
 
-    (said, done, again), _ = driven(lambda: loaded, drive)
-    assert "http://x/completions did not answer in 3 tries" in said and done == 2
+    (said, done, seen, again), _ = driven(lambda: loaded, drive, size=(columns, 30))
+    assert "http://x/completions did not answer" in said and done == 2
+    assert START_AGAIN not in said, "one need not run it anew"
+    assert "The server does not answer. Start it" in seen and "again, then press space." in seen
     assert "space: the agent does" in again[0] and again[1] == 2
 
 
 def gone(game):
-    raise ServerError("http://x/completions did not answer in 3 tries;\nlast: refused")
+    raise SilentServer(f"http://x/completions did not answer in 3 tries;\nlast: refused; {START_AGAIN}")
 
 
 def test_keys_wait_while_the_models_think(loaded):
