@@ -24,7 +24,7 @@ from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.rollout import Start, play
 from agentprm_core.seeding import uniforms
 from agentprm_core.types import Episode, Game
-from agentprm_core.worlds import World, make_world
+from agentprm_core.worlds.guarded import Guarded
 
 DRAWS = 8
 """Samples of a state among which one is picked. Those that agree are decoded once."""
@@ -34,7 +34,7 @@ _SALT = 0x0E59
 @dataclass(slots=True)
 class _Seat:
     seed: int
-    world: World
+    world: Guarded
     turn: int = 0
 
 
@@ -61,7 +61,7 @@ class Explorer:
 
     def open(self, seed: int) -> int:
         seat = self._sampler.open(seed)
-        self._seats[seat] = _Seat(seed, make_world(self._world_name))
+        self._seats[seat] = _Seat(seed, Guarded(self._world_name))
         self._seats[seat].world.reset(self._games[seed])
         return seat
 

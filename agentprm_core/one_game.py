@@ -22,8 +22,9 @@ from agentprm_core.search.best_of_n import Chooser
 from agentprm_core.search.decoding_config import DecodingConfig
 from agentprm_core.search.playing import Search, beam_search, chooser
 from agentprm_core.types import Episode, Game, Turn
-from agentprm_core.worlds import Observation, World, world_spec
+from agentprm_core.worlds import Observation, world_spec
 from agentprm_core.worlds.base import admits, listed_commands
+from agentprm_core.worlds.guarded import Guarded
 
 WAYS = ("greedy", "sample", "best_of_n", "beam")
 """Ways of playing that decide turn by turn. The others choose among whole episodes, or need a world model."""
@@ -160,9 +161,9 @@ class OneGame:
         (self._start,) = starts([game], 1, seed)
         self._spec = world_spec(minds.search.settings.world)
         self._success = self._spec.of(game).success
-        self._world = self._spec.make()
+        self._world = Guarded(minds.search.settings.world)
         self.seen = self._world.reset(game)
-        self._before: list[tuple[World | None, Observation]] = []
+        self._before: list[tuple[Guarded | None, Observation]] = []
         self._seats: dict[str, tuple[Player, int]] = {}
         self._plan: list[Turn] = []
         self._outlook: Outlook | None = None
@@ -297,8 +298,8 @@ class OneGame:
                 player.shut_down()
         self._seats.clear()
 
-    def _replayed(self, done: Sequence[Turn]) -> World:
-        world = self._spec.make()
+    def _replayed(self, done: Sequence[Turn]) -> Guarded:
+        world = Guarded(self._minds.search.settings.world)
         world.reset(self.game)
         for turn in done:
             world.step(turn.action)

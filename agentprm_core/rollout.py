@@ -18,8 +18,9 @@ from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.progress import Progress, progress, watcher
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game, Turn
-from agentprm_core.worlds import Observation, World, WorldSpec, world_spec
+from agentprm_core.worlds import Observation, WorldSpec, world_spec
 from agentprm_core.worlds.base import admits
+from agentprm_core.worlds.guarded import Guarded
 
 YOUNG = 10_000
 """New objects between two collections while episodes are played; Python's 700 are fewer than one tick makes."""
@@ -80,7 +81,7 @@ class Start:
 @dataclass(slots=True)
 class _Play:
     start: Start
-    world: World
+    world: Guarded
     observation: Observation
     turns: list[Turn] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
@@ -125,6 +126,8 @@ def play(player: Player, starts: Iterable[Start], *, world_name: str, max_turns:
     (``truncated``). One that is done while it is replayed ends there.
 
     ``Episode.extra`` holds ``log_probs``, of each decided action as the player gives it, and ``cost``, the player's.
+
+    Raises DataError where the world raises, or pays a reward that is not in [0, 1].
     """
     spec = world_spec(world_name)
     starts = list(starts)
@@ -134,7 +137,7 @@ def play(player: Player, starts: Iterable[Start], *, world_name: str, max_turns:
         try:
             while True:
                 while len(playing) < player.seats and (start := next(waiting, None)) is not None:
-                    world, seat = spec.make(), player.open(start.seed)
+                    world, seat = Guarded(world_name), player.open(start.seed)
                     playing[seat] = _Play(start, world, world.reset(start.game))
                     yield from _ended(player, seat, playing, max_turns, bar, spec)
                 if not playing:
@@ -142,7 +145,7 @@ def play(player: Player, starts: Iterable[Start], *, world_name: str, max_turns:
                 decided = player.tick()
                 if spec.remote:
                     for seat, decisions in decided:
-                        playing[seat].world.begin(decisions[0].action)  # pyright: ignore[reportAttributeAccessIssue]
+                        playing[seat].world.begin(decisions[0].action)
                 for seat, decisions in decided:
                     chosen = decisions[0]
                     playing[seat].log_probs.append(chosen.log_prob)

@@ -18,7 +18,8 @@ _WHICH = "the training games that the world has demonstrated: those that are not
 
 def work(stage: Stage) -> None:
     """Let the expert play training games."""
-    section, spec = stage.params.demos, world_spec(stage.params.env.world)
+    section, name = stage.params.demos, stage.params.env.world
+    spec = world_spec(name)
     stage.read(layout.games("train"))
     games = games_from_table(read_table(layout.games("train"), GAMES))
     shown = [game for game in games if spec.shown(game)]
@@ -29,7 +30,7 @@ def work(stage: Stage) -> None:
     for game in demonstrated(shown, section.count, seed=stage.seed):
         most = spec.of(game).expert_turns
         seed = draws.getrandbits(62)
-        played.append(demonstrate(world, game, world_name=spec.name, max_turns=most, seed=seed, **section.how))
+        played.append(demonstrate(world, game, world_name=name, max_turns=most, seed=seed, **section.how))
     won = [episode for episode in played if episode.won]
     if not won:
         raise StageError(f"the expert won none of {len(played)} games")

@@ -25,7 +25,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import chat_message, chat_reply, hindsight
 from agentprm_core.types import Episode, Game, Prompt
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import WorldSpec, listed_commands
+from agentprm_core.worlds.base import listed_commands
 from agentprm_core.worlds.demonstrations import demonstrate
 
 WORLDS = ("alfworld", "babyai", "textcraft", "arithmetic")
@@ -74,7 +74,7 @@ def make_dialogues(worlds: Sequence[str], count: int, seed: int) -> list[Dialogu
     each, found = -(-count // len(worlds)), []
     for number, name in enumerate(worlds):
         draws = random.Random(f"{seed}/{number}")
-        found.append([_tell(spec, game, draws) for spec, game in _games(name, each, seed)])
+        found.append([_tell(name, game, draws) for game in _games(name, each, seed)])
     return [dialogue for together in zip(*found) for dialogue in together if dialogue.messages][:count]
 
 
@@ -89,22 +89,23 @@ def reason_for(goal: str, action: str) -> str:
     return "This leads to what the task names."
 
 
-def _games(name: str, count: int, seed: int) -> list[tuple[WorldSpec, Game]]:
+def _games(name: str, count: int, seed: int) -> list[Game]:
     spec = world_spec(name)
     if spec.expert is None:
         raise DataError(f"{name}: it has no expert, so there is nobody to make dialogues of: name another world")
     games = spec.generate(count, seed, "train")
     order = random.Random(seed).sample(range(len(games)), len(games))
-    return [(spec, games[number]) for number in order]
+    return [games[number] for number in order]
 
 
-def _tell(spec: WorldSpec, game: Game, draws: random.Random) -> Dialogue:
+def _tell(world: str, game: Game, draws: random.Random) -> Dialogue:
+    spec = world_spec(world)
     kind = draws.choices(list(SHARES), list(SHARES.values()))[0]
     wandering = WANDERING if kind == "steered" else 0.0
     episode = demonstrate(
         spec.make(),
         game,
-        world_name=spec.name,
+        world_name=world,
         max_turns=spec.expert_turns,
         seed=draws.getrandbits(62),
         knowledge=1.0,

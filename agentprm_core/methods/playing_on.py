@@ -28,7 +28,7 @@ from agentprm_core.policy.models import Checkpoint
 from agentprm_core.search.playing import PlaySettings
 from agentprm_core.shards.base import kept_portions
 from agentprm_core.types import LABELS, Game
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.guarded import Guarded
 
 _PORTION = 64
 """Episodes whose continuations are played as one, and that a kill can cost."""
@@ -79,7 +79,7 @@ def _labeller(
     return partial(
         label_branching,
         games=games,
-        make_world=world_spec(play.world).make,
+        make_world=partial(Guarded, play.world),
         play_from=play_from_player(play.sampler(policy, temperature), **play.worlds),
         rollouts=config.continuations,
         gamma=config.gamma,

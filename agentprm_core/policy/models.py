@@ -235,7 +235,8 @@ def require_world(checkpoint: Checkpoint, source: str | Path, world: str) -> Non
     """Refuse a checkpoint from scratch in a world that it was not trained in: it does not know the words.
 
     A language model may play anywhere, and so may one whose world is not recorded. One of several worlds may play each
-    of them, and each world with the same texts (``WorldSpec.texts_of``). Raises CheckpointError.
+    of them, and each world with the same texts (``WorldSpec.texts_of``). ``world``: a name, or package.module:SPEC.
+    Raises CheckpointError.
     """
     known, members = _worlds_like(checkpoint.world or world)
     if checkpoint.renderer.format == "plain" and (known | members).isdisjoint(_worlds_like(world)[0]):
@@ -313,12 +314,12 @@ def _same_base(folder: Path, manifest: dict) -> str:
 
 
 def _worlds_like(name: str) -> tuple[set[str], set[str]]:
-    """The world of this name with the one whose texts it has, and those that it is a mixture of."""
+    """The names of the world of this name and of the one whose texts it has, and those that it is a mixture of."""
     try:
         spec = world_spec(name)
     except DataError:  # somebody's own, not named as it is imported
         return {name}, set()
-    return {name, spec.texts}, set(spec.members)
+    return {name, spec.name, spec.texts}, set(spec.members)
 
 
 def save_checkpoint(

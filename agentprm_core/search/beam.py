@@ -34,15 +34,16 @@ from agentprm_core.search.recorded import BACK, CROWDED, ENDED, KEPT, MERGED, PA
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Turn
-from agentprm_core.worlds import Observation, World, world_spec
+from agentprm_core.worlds import Observation, world_spec
 from agentprm_core.worlds.base import admits
+from agentprm_core.worlds.guarded import Guarded
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a world stands after an action. Nodes share it, so the world is stepped in clones alone."""
 
-    world: World
+    world: Guarded
     key: str
     """The world's ``state_key``."""
     observation: Observation
@@ -104,6 +105,8 @@ class _Beam:
     steps: int = 0
     known: dict[tuple[str, str], _Place] = field(default_factory=dict)
     """What each action done in a state led to, by the state's key and the action."""
+    trusted: bool = False
+    """Whether it was seen that clones are in their world's state and do not change it: once a game."""
 
     @property
     def live(self) -> list[_Node]:
@@ -116,8 +119,20 @@ class _Beam:
         if done not in self.known:
             world = place.world.clone()
             seen = world.step(action)
-            self.known[done] = _Place(world, world.state_key(), seen)
+            reached = _Place(world, world.state_key(), seen)
+            if not self.trusted and reached.key != place.key:
+                self.trusted = _require_clones(place, reached)
+            self.known[done] = reached
         return self.known[done]
+
+
+def _require_clones(*places: _Place) -> bool:
+    """True. Raises DataError where a step in a clone of the first world, which led to the second, has changed the
+    first, or where a clone of either is in another state."""
+    for place in places:
+        place.world.require(place.key, "a clone, or a step in it, changes its world")
+        place.world.clone().require(place.key, "a clone is in another state than its world")
+    return True
 
 
 class BeamSearch:
@@ -152,7 +167,7 @@ class BeamSearch:
 
         Raises:
             ValueError: a start with a first action to be valued.
-            DataError: a world that cannot be cloned.
+            DataError: a world that cannot be cloned, or whose clones change it; as :func:`agentprm_core.rollout.play`.
         """
         starts = list(starts)
         if not world_spec(world_name).clones:
@@ -184,8 +199,7 @@ class BeamSearch:
     def _root(self, start: Start, world_name: str, max_turns: int) -> _Beam:
         if start.first is not None:
             raise ValueError(f"beam search chooses every action itself; {start.game.id} has one to be valued")
-        spec = world_spec(world_name)
-        world = spec.make()
+        spec, world = world_spec(world_name), Guarded(world_name)
         seats = self._sampler.open(start.seed), self._scorer.open(start.seed)
         seen, most = world.reset(start.game), spec.turns(start.game, max_turns)
         place = _Place(world, world.state_key(), seen)

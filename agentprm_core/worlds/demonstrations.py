@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import NothingLeft, World, admits, listed_commands
+from agentprm_core.worlds.guarded import Guarded
 
 
 def demonstrate(
@@ -29,11 +30,12 @@ def demonstrate(
     from what that led to. ``expert``: the name of another than the world's first one. ``before``: what somebody else
     did first. The expert goes on from there, and these are the turns before ``Episode.start``.
 
-    Raises DataError for a world without an expert, or without that one.
+    Raises DataError for a world without an expert, or without that one, and for one that raises.
     """
     make_expert = world_spec(world_name).demonstrator(expert)
     mistakes = random.Random(seed)
-    seen = world.reset(game)
+    guarded = Guarded(world_name, world)
+    seen = guarded.reset(game)
     player, turns, done = make_expert(world, game, seed, knowledge), [], None
     while not seen.done and len(turns) < max_turns:
         given = before[len(turns)] if len(turns) < len(before) else None
@@ -48,7 +50,7 @@ def demonstrate(
         elif corrupt and listed_commands(seen.admissible) and mistakes.random() < corrupt:
             action = mistakes.choice(listed_commands(seen.admissible))
         done = action
-        turns.append(Turn(seen.text, done, seen.admissible, admits(seen.admissible, done), world.state_key()))
-        seen = world.step(done)
+        turns.append(Turn(seen.text, done, seen.admissible, admits(seen.admissible, done), guarded.state_key()))
+        seen = guarded.step(done)
     won = seen.reward >= world_spec(world_name).of(game).success
     return Episode(game.id, 0, seed, tuple(turns), won, reward=seen.reward, start=min(len(before), len(turns)))

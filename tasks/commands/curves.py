@@ -26,7 +26,6 @@ from agentprm_core.search.playing import (
     search_digest,
 )
 from agentprm_core.types import Episode, Game
-from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games
 from tasks.commands.measuring import search_from, settle_world
 from tasks.frame.quiet import quiet
@@ -157,7 +156,7 @@ def run(arguments: argparse.Namespace) -> None:
     policy = load_checkpoint(arguments.policy, **how)
     prms = {name: load_checkpoint(path, kind="prm", **how) for name, path in arguments.prm}
     for source, checkpoint in [(arguments.policy, policy), *((name, prms[name]) for name in prms)]:
-        require_world(checkpoint, source, world_spec(arguments.world).name)
+        require_world(checkpoint, source, arguments.world)
     games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
     search = search_from(arguments, policy.model.config.max_position_embeddings, DecodingConfig("sample"))
     cells = plan(list(prms), search, arguments.best_of, arguments.beams, arguments.oracle)

@@ -53,7 +53,7 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     prm = load_checkpoint(arguments.prm, plays=True, kind="prm", **how) if arguments.prm else None
     for source, checkpoint in ((arguments.policy, policy), (arguments.prm, prm)):
         if checkpoint is not None:
-            require_world(checkpoint, source, spec.name)
+            require_world(checkpoint, source, arguments.world)
     sizes = {
         "best_of_n": {"n": arguments.n},
         "best_trajectory": {"n": arguments.n},

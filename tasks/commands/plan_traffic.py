@@ -59,10 +59,10 @@ def _demonstrated(params: Params) -> list[Episode]:
     if params.games.root is None:
         games = spec.generate(GAMES, seed, "train")
     else:
-        games = find_games(spec.name, Path(params.games.root), spec.published_splits["train"], GAMES)
+        games = find_games(params.env.world, Path(params.games.root), spec.published_splits["train"], GAMES)
     world, draws = spec.make(), random.Random(seed)
-    how = {"max_turns": spec.expert_turns, **params.demos.how, "corrupt": 0.0}
-    played = [demonstrate(world, game, world_name=spec.name, seed=draws.getrandbits(62), **how) for game in games]
+    how = {"world_name": params.env.world, "max_turns": spec.expert_turns, **params.demos.how, "corrupt": 0.0}
+    played = [demonstrate(world, game, seed=draws.getrandbits(62), **how) for game in games]
     episodes = [episode for episode in played if episode.won]
     if not episodes:
         raise DataError(f"env.world: the expert of {spec.name} won none of {GAMES} games, so no tokens can be counted")

@@ -102,9 +102,9 @@ def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
         policy = _policy(arguments)
         world = arguments.world or measured_in(policy.world) or "alfworld"
         spec, context = world_spec(world), policy.model.config.max_position_embeddings
-        require_world(policy, arguments.policy, spec.name)
+        require_world(policy, arguments.policy, world)
     if prm is not None:
-        require_world(prm, arguments.prm, spec.name)
+        require_world(prm, arguments.prm, world)
     settings = PlaySettings(
         world=world,
         max_turns=arguments.max_turns or spec.max_turns,
@@ -147,7 +147,7 @@ def _games(arguments: argparse.Namespace, spec: WorldSpec) -> tuple[list[Game], 
 
     if arguments.games:
         theirs = world_of_games(arguments.games, arguments.split)
-        if theirs and theirs not in (spec.name, *spec.members):
+        if theirs and theirs not in (spec.name, spec.texts, *spec.members):
             raise DataError(
                 f"--games: {arguments.games} has games of {theirs}, and who plays knows {spec.name}; give --policy an "
                 f"agent of {theirs}, or other games"

@@ -162,7 +162,7 @@ def _loaded(path: Path, world: str, kind: str) -> Checkpoint:
     """A checkpoint that may play in this world. Raises DataError for one that was trained in another."""
     spec = world_spec(world)
     loaded = load_checkpoint(path, plays=True, kind=kind, prompt=spec.prompt)
-    require_world(loaded, path, spec.name)
+    require_world(loaded, path, world)
     return loaded
 
 

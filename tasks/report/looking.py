@@ -22,8 +22,8 @@ from agentprm_core.policy.models import Checkpoint
 from agentprm_core.search.playing import Search, play_games
 from agentprm_core.search.recorded import Weighed
 from agentprm_core.types import EPISODES, Episode, Game
-from agentprm_core.worlds import make_world
 from agentprm_core.worlds.base import OPEN
+from agentprm_core.worlds.guarded import Guarded
 from tasks.report.shown import Branch, Label, Shown
 
 _DRAWS = 8
@@ -86,7 +86,7 @@ def said(
 
 def ending(world_name: str, game: Game, episode: Episode) -> str:
     """What the world says to the episode's last action."""
-    world = make_world(world_name)
+    world = Guarded(world_name)
     seen = world.reset(game)
     for turn in episode.turns:
         seen = world.step(turn.action)

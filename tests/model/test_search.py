@@ -435,7 +435,8 @@ def test_an_action_is_done_once_in_a_state_and_what_it_leads_to_hashed_once(toy_
     )
     episodes = searched(prm, toy_engine, 3, 2)
     assert len(done) == len(set(done)) < sum(episode.extra["world_steps"] for episode in episodes)
-    assert len(hashed) == len(episodes) + len(done)
+    asked_of_clones = 4  # once a game: two places, and a clone of each
+    assert len(hashed) == len(episodes) * (1 + asked_of_clones) + len(done)
 
 
 def test_widths_out_of_range_are_refused(prm):

@@ -1,5 +1,6 @@
 """``shipped:NAME``: found by name and kind, checked by digest; and a checkpoint of another world is refused."""
 
+import dataclasses
 import json
 import sys
 
@@ -11,8 +12,12 @@ from agentprm_core.policy import shipped as shipping
 from agentprm_core.policy.models import CheckpointError, load_checkpoint, require_world, save_checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.worlds.alfworld.households import generate_games
+from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from tasks.commands import standalone
 from tests.model import toy
+
+HOMES = dataclasses.replace(ALFWORLD, name="homes", texts_of="alfworld")
+"""Somebody's own world: its name is not the one that it is imported by."""
 
 
 @pytest.fixture
@@ -76,6 +81,9 @@ def test_a_checkpoint_from_scratch_is_of_one_world():
         ("alfworld-remembering", "alfworld", True),
         ("alfworld", "alfworld-textworld", True),
         ("all_worlds", "alfworld", True),
+        ("alfworld", "tests.model.test_shipped:HOMES", True),
+        ("homes", "tests.model.test_shipped:HOMES", True),
+        ("textcraft", "tests.model.test_shipped:HOMES", False),
         ("alfworld", "all_worlds", False),
         ("alfworld-remembering", "textcraft", False),
     ],
