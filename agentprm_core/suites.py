@@ -68,6 +68,7 @@ def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec:
                 *(_attribute(name, expected) for name, expected in spec.attributes.items()),
             ),
         ),
+        *_places(games.select("game_id", "part"), attributes, spec),
         *_members(tables, spec),
         Check(
             "games by split",
@@ -78,13 +79,25 @@ def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec:
     ]
 
 
+def _places(games: pl.DataFrame, attributes: Sequence[Mapping], spec: WorldSpec) -> list[Check]:
+    """That the places of ``unseen`` are new, in a world that keeps some for it. Published games have their own new
+    places, so what counts is which games there are, not which places the generator keeps."""
+    if spec.place is None or not spec.new_places:
+        return []
+    frame = games.with_columns(place=pl.Series([str(of.get(spec.place)) for of in attributes], dtype=pl.String))
+    new = frame.filter(part="unseen")["place"].unique()
+    known = frame.filter(pl.col("part") != "unseen").with_columns(leaks=pl.col("place").is_in(new.implode()))
+    why = f"no {spec.place} of unseen in train or seen: unseen is to measure new ones"
+    return [Check("games by place", known.to_arrow(), ("game_id", "part", "place"), (one_of("leaks", [False], why),))]
+
+
 def _members(tables: Mapping[str, pa.Table], spec: WorldSpec) -> list[Check]:
     """Of a mixture, what each world expects of its own games."""
     checks = []
     for name, member in spec.members.items():
         own = {split: table.filter(pc.field("world") == name) for split, table in tables.items()}
-        games, _ = games_suite(own, {split: table.num_rows for split, table in own.items()}, member)
-        checks.append(replace(games, name=f"games of {name}"))
+        *found, _ = games_suite(own, {split: table.num_rows for split, table in own.items()}, member)
+        checks += [replace(check, name=f"{check.name} of {name}") for check in found]
     return checks
 
 

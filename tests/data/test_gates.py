@@ -1,6 +1,7 @@
 """Gates: data in order passes; each defect stops the stage with the expectation and the rows named."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -136,6 +137,41 @@ def test_games_twice_or_in_two_splits_or_too_few():
         )
     with pytest.raises(GateError, match=r"as many games as params.yaml asks for .*split=seen"):
         run_gate("games", games_suite(tables(), {"train": 3, "seen": 4}, ALFWORLD))
+
+
+def placed(split: str, *plans: int, source: str = "generated") -> list[Game]:
+    at = ({"floor_plan": plan, "source": source} for plan in plans)
+    return [game(10 * n + plan, split, attributes=of) for n, (plan, of) in enumerate(zip(plans, at))]
+
+
+def gate_of_games(**splits: list[Game]):
+    wanted = {split: len(games) for split, games in splits.items()}
+    return run_gate("games", games_suite({s: games_to_table(of) for s, of in splits.items()}, wanted, ALFWORLD))
+
+
+def test_a_place_of_unseen_that_is_in_train_or_seen():
+    new, mixed = placed("unseen", 1, 203), placed("train", 7, 8, source="mixed")
+    results = gate_of_games(train=mixed, seen=placed("seen", 7), unseen=new)
+    assert any("no floor_plan of unseen in train or seen" in result.why for result in results)
+    says = r"games by place: no floor_plan of unseen .*: 1 of 4 rows; rows: .*part={}, place=203"
+    with pytest.raises(GateError, match=says.format("seen")):
+        gate_of_games(train=placed("train", 7, 8), seen=placed("seen", 7, 203), unseen=new)
+    with pytest.raises(GateError, match=says.format("train")):
+        gate_of_games(train=placed("train", 7, 203, source="mixed"), seen=placed("seen", 7, 8), unseen=new)
+
+
+def test_published_games_of_unseen_are_in_places_of_their_own():
+    """Their new places are not those that the generator keeps, some of which the published training games have."""
+    published = {"train": placed("train", 1, 7), "seen": placed("seen", 1), "unseen": placed("unseen", 10, 219)}
+    gate_of_games(**published)
+    with pytest.raises(GateError, match="no floor_plan of unseen in train or seen"):
+        gate_of_games(**published | {"unseen": placed("unseen", 10, 1)})
+
+
+def test_worlds_without_new_places_are_not_asked_for_them():
+    same = {split: games_to_table(placed(split, 7)) for split in ("train", "unseen")}
+    for spec in (replace(ALFWORLD, new_places=frozenset()), replace(ALFWORLD, place=None)):
+        run_gate("games", games_suite(same, {"train": 1, "unseen": 1}, spec))
 
 
 @pytest.mark.parametrize(
