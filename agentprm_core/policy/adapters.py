@@ -61,7 +61,7 @@ def load_adapter(
     return Ready(tuple(ready), extra)
 
 
-def _load(client: httpx.Client, url: str, name: str, folder: Path, patience: Patience) -> dict[str, object]:
+def _load(client: httpx.Client, url: str, name: str, folder: Path, patience: Patience) -> dict[str, str]:
     """At one server. Returns the fields that its requests need."""
     for base, extra in ((url, {}), (url.rsplit("/", 1)[0], {"lora_path": name})):
         path = f"{base}/load_lora_adapter"
