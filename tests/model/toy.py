@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import random
 from functools import cache
+from typing import Self
 
 import torch
 
@@ -50,7 +51,7 @@ class ToyWorld:
         lying = ", ".join(f"a {kind} 1" for kind in self.places.get(self.here, [])) or "nothing"
         return self._observe(f"You arrive at cabinet {self.here}. On it, you see {lying}.")
 
-    def clone(self) -> ToyWorld:
+    def clone(self) -> Self:
         return copy.deepcopy(self)
 
     def state_key(self) -> str:
