@@ -90,7 +90,7 @@ def over_seeds(values_S: Sequence[float]) -> dict:
         return found | {"ci_low": None, "ci_high": None, "p_value": None}
     test = stats.ttest_1samp(array_S, 0.0)
     low, high = test.confidence_interval(0.95)
-    return found | {"ci_low": float(low), "ci_high": float(high), "p_value": float(test.pvalue)}
+    return found | {"ci_low": float(low), "ci_high": float(high), "p_value": float(np.asarray(test)[1])}
 
 
 def _is_figure(row: Mapping) -> bool:
