@@ -31,7 +31,8 @@ def as_world(monkeypatch):
     """Names a spec for the loop that plays."""
 
     def named(spec):
-        monkeypatch.setattr("agentprm_core.rollout.world_spec", lambda name: spec)
+        for module in ("rollout", "worlds.guarded"):
+            monkeypatch.setattr(f"agentprm_core.{module}.world_spec", lambda name: spec)
         return spec
 
     return named
