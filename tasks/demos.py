@@ -13,8 +13,6 @@ from agentprm_core.worlds.demonstrations import demonstrate
 from tasks.frame import layout
 from tasks.frame.stage import Stage, StageError, run_stage
 
-_WHICH = "the training games that the world has demonstrated: those that are not in mixed places"
-
 
 def work(stage: Stage) -> None:
     """Let the expert play training games."""
@@ -24,7 +22,8 @@ def work(stage: Stage) -> None:
     games = games_from_table(read_table(layout.games("train"), GAMES))
     shown = [game for game in games if spec.shown(game)]
     if len(shown) < section.count:
-        raise StageError(f"params.yaml: demos.games: {section.count} is not allowed: at most {len(shown)}, {_WHICH}")
+        allowed = f"at most {len(shown)}, the training games that {spec.name} has demonstrated"
+        raise StageError(f"params.yaml: demos.games: {section.count} is not allowed: {allowed}")
     draws = random.Random(stage.seed)
     world, played = spec.make(), []
     for game in demonstrated(shown, section.count, seed=stage.seed):

@@ -20,7 +20,7 @@ from agentprm_core.prm.model import new_prm
 from agentprm_core.types import Episode, Turn
 from agentprm_core.worlds.alfworld.games import write_game
 from agentprm_core.worlds.alfworld.households import generate_games
-from tasks import collect, games, label
+from tasks import collect, demos, games, label
 from tasks.commands import search_curves, standalone
 from tasks.frame import layout
 from tasks.frame.memory import FILLED_BY
@@ -65,6 +65,16 @@ def refused(task: str, module, *iteration: str, **options) -> str:
 def published(project, root: Path) -> None:
     games = {"published": str(root), "train": 1, "seen": 0, "unseen": 1}
     project(games=games, demos={"games": 1}, rollout={"games": 1}, method={"games": 1})
+
+
+def test_more_demonstrations_than_games_that_are_demonstrated(project):
+    few = {"published": None, "train": 4, "seen": 0, "unseen": 1}
+    project(
+        env={"world": "alfworld-training"}, games=few, demos={"games": 3}, rollout={"games": 1}, method={"games": 1}
+    )
+    run_stage("games", games.work, iterated=False, arguments=(), gated=True)
+    says = "demos.games: 3 is not allowed: at most 2, the training games that alfworld-training has demonstrated"
+    assert says in refused("demos", demos, gated=True)
 
 
 def test_a_stage_under_a_launcher_of_several_processes(project, monkeypatch, capsys):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +13,7 @@ from agentprm_core.errors import CheckpointError, DataError
 from agentprm_core.policy.hub import require_named
 from agentprm_core.policy.models import MANIFEST, checkpoint_digest, load_checkpoint, save_checkpoint
 from tests.model import toy
+from tests.running import running
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -44,12 +44,8 @@ def hub_at(monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.asked = []
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with running(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.parametrize("source", ["nosuch", "no/such", "./nosuch", "a b", "data/checkpoints/prm/9"])

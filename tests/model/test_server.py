@@ -18,6 +18,7 @@ from agentprm_core.rollout import play, starts
 from agentprm_core.types import Prompt
 from tests.model import toy
 from tests.model.served_by_transformers import needs_transformers_serve, transformers_serve
+from tests.running import running
 
 GAMES = [toy.game(n) for n in range(6)]
 LOCK = threading.Lock()
@@ -98,12 +99,8 @@ def complete(body, policy):
 def serving(fault=lambda number, body: 200, loras=None):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
     server.fault, server.asked, server.policy, server.loras = fault, [], toy.policy(), loras or Loras()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with running(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def player(server, speech="text", temperature=0.0, seats=3, context=512, **endpoint):
