@@ -22,12 +22,13 @@ from agentprm_core.errors import EXPECTED
 def table(plan: dict) -> str:
     """For people."""
     names = ("weights", "training", "activations", "cache", "total")
-    head = f"{'stage':<10}{'times':>6}{''.join(f'{name:>13}' for name in names)}{'tokens':>16}{'PFLOP':>12}{'hours':>9}"
+    head = f"{'stage':<10}{'times':>6}{''.join(f'{name:>13}' for name in names)}"
+    head += f"{'tokens':>16}{'PFLOP':>12}{'hours each':>12}"
     rows = [
         f"{row['stage']:<10}{row['times']:>6}"
         + "".join(f"{row[name]:>9.2f} GiB" for name in names)
-        + f"{row['tokens']:>16,}{row['pflop']:>12,.2f}"
-        + (f"{row['hours']:>9.2f}" if row["hours"] is not None else f"{'-':>9}")
+        + f"{row['tokens']:>16,}{row['pflop']:>12,.3f}"
+        + (f"{row['hours']:>12.3f}" if row["hours"] is not None else f"{'-':>12}")
         for row in plan["stages"]
     ]
     rate = (

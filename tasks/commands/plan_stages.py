@@ -1,8 +1,8 @@
 """The stages of a campaign as a plan sees them: what each holds in memory and what it computes.
 
-A rollout's episode is taken to be half as long again as it may at the most be shorter: the mean of a demonstration's
-turns and of ``env.max_turns``. Searches read a history once, and each sample's reply once by the policy and once by the
-PRM.
+An episode of the policy is taken to have as many turns as a demonstration, at most ``env.max_turns``. In a search the
+policy and the PRM each read the history of every node that is kept, and the replies that differ.
+``python -m benchmarks.planned --campaign DIR`` holds all this against a campaign that ran.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from agentprm_core.planning.memory import Memory, Training, playing_memory, trai
 from agentprm_core.planning.work import reading_flops, training_flops
 from agentprm_core.plays import ACTIONS
 from agentprm_core.policy.starting import PublishedModel
-from agentprm_core.search.decoding_config import decoding
+from agentprm_core.search.decoding_config import SEARCHES, decoding
 from tasks.commands.plan_traffic import Traffic
 from tasks.frame.sections import Params
 
-TRAINING, PLAYING = 0.4, 0.1
-"""Share of the rate of large products that training and playing reach."""
+TRAINING, PLAYING = {"cpu": 0.3, "cuda": 0.4}, {"cpu": 0.25, "cuda": 0.1}
+"""Share of the rate of large products that training and playing reach. Those of a CPU were measured
+(docs/llama3b.md), those of a GPU were not."""
+DISTINCT = 2.0
+"""Different actions among several that are drawn at a turn, where only admissible ones can be drawn."""
+BRANCHED = 0.75
+"""Share of an episode's turns that a play from a branched state takes."""
 ONLINE = 1.8
 """A step of online DPO with its draws, scores and reference over the step alone (docs/performance.md)."""
 PROBED = 256
@@ -105,8 +110,8 @@ class _Campaign:
         )
         self._bytes = 2 if compute.precision == "bfloat16" else 4
         self._reply = traffic.reply_tokens / traffic.turn_tokens
-        self._turns = (traffic.turns + params.env.max_turns) / 2
-        self._length = min(self._turns * traffic.turn_tokens, model.context)
+        turns = min(traffic.turns, params.env.max_turns)
+        self._length = min(turns * traffic.turn_tokens, model.context)
 
     def stages(self) -> Iterator[Planned]:
         """In the order of the graph."""
@@ -126,7 +131,7 @@ class _Campaign:
         predicted = 0.0 if memory.get("headless") else share * tokens
         held = training_memory(shape, self._how, share=share, device=device, **memory)
         flops = factor * training_flops(shape, self._how, tokens, self._length, predicted)
-        return Planned(name, times, held, tokens, flops, TRAINING)
+        return Planned(name, times, held, tokens, flops, TRAINING[device])
 
     def _played(self, models: int) -> Memory:
         compute, context = self._params.compute, self._params.model.context
@@ -135,9 +140,17 @@ class _Campaign:
         return playing_memory(shape, models=models, bytes_each=self._bytes, device=compute.device, **how)
 
     def _read(self, name: str, times: int, memory: Memory, tokens: float, replies: float) -> Planned:
-        return Planned(
-            name, times, memory, tokens, reading_flops(self._traffic.shape, tokens, self._length, replies), PLAYING
-        )
+        flops = reading_flops(self._traffic.shape, tokens, self._length, replies)
+        return Planned(name, times, memory, tokens, flops, PLAYING[self._params.compute.device])
+
+    def _searched(self, way: str) -> float:
+        """Tokens that a search reads in place of each of an episode's, by the policy and by the PRM together."""
+        found = decoding(way)
+        nodes, drawn = (found.width, found.samples) if found.method == "beam" else (1, found.n)
+        if found.method == "best_trajectory":
+            nodes, drawn = found.n, 1
+        differ = min(drawn, DISTINCT) if self._params.model.constrained is True else drawn
+        return 2 * nodes * (1 + (differ - 1) * self._reply)
 
     def _sft(self) -> Planned:
         section = self._params.sft
@@ -148,10 +161,10 @@ class _Campaign:
         return self._params.rollout.games * self._params.rollout.episodes_per_game
 
     def _branches(self) -> float:
-        """Plays from branched states, each of half an episode."""
+        """Episodes as long as all plays from branched states together. A random command is played on from once."""
         branch = self._params.rollout.branch
-        tried = ACTIONS * (branch.train_states + branch.validation_states) + branch.random_states
-        return tried * branch.continuations / 2
+        plays = ACTIONS * (branch.train_states + branch.validation_states) * branch.continuations
+        return BRANCHED * (plays + branch.random_states)
 
     def _rollout(self, times: int) -> Planned:
         tokens = (self._episodes() + self._branches()) * self._length
@@ -169,9 +182,8 @@ class _Campaign:
             tokens = min(PROBED, self._episodes()) * self._length * (2 + 2 * self._reply * samples)
             return self._read("collect", times, _sum(self._played(1), self._weights()), tokens, tokens * self._reply)
         way = getattr(method, "search", None)
-        search = _samples(way) if way else 0
-        tokens = getattr(method, "games", 0) * self._length * (1 + 2 * search * self._reply)
-        return self._read("collect", times, self._played(2 if search else 1), tokens, tokens * self._reply)
+        tokens = getattr(method, "games", 0) * self._length * (self._searched(way) if way else 1)
+        return self._read("collect", times, self._played(2 if way else 1), tokens, tokens * self._reply)
 
     def _policy(self, times: int) -> Planned:
         method, tokens = self._params.method, self._params.method.steps * self._params.method.batch_tokens
@@ -185,20 +197,13 @@ class _Campaign:
         params = self._params
         games, tokens, models = params.games.seen + params.games.unseen, 0.0, 1
         for name in params.evaluate.decoding:
-            samples = _samples(name)
-            searched = samples > 1
+            searched = decoding(name).method in SEARCHES
             models = max(models, 1 + searched)
-            tokens += games * self._length * (1 + searched * (1 + 2 * samples * self._reply))
+            tokens += games * self._length * (self._searched(name) if searched else 1)
         return self._read("evaluate", times, self._played(models), tokens, tokens * self._reply)
 
     def _weights(self) -> Memory:
         return Memory(weights=4 * self._traffic.shape.parameters)
-
-
-def _samples(way: str) -> int:
-    """Actions that a way of playing draws at a turn."""
-    found = decoding(way)
-    return max(found.n, found.width * found.samples)
 
 
 def _sum(one: Memory, other: Memory) -> Memory:

@@ -108,19 +108,26 @@ def memory_here(device: str) -> float | None:
 
 
 def measured_tflops(compute: Compute) -> float | None:
-    """Of large matrix products in the precision of training; None for a GPU that is not here."""
-    if compute.device == "cuda" and not torch.cuda.is_available():
+    """Of large matrix products in the precision of training; None for a GPU that is not here.
+
+    On a CPU processor time is counted, so other work on the machine does not change it."""
+    cpu = compute.device == "cpu"
+    if not cpu and not torch.cuda.is_available():
         return None
     torch.set_num_threads(compute.threads)
+
+    def seconds() -> float:
+        return time.process_time() / compute.threads if cpu else time.perf_counter()
+
     side, rate, spent = _LEAST_SIDE, 0.0, 0.0
     while side <= _SIDE and spent < MEASURED_S / 8:  # where bfloat16 is emulated, one large product takes minutes
         square = torch.randn(side, side, device=compute.device, dtype=getattr(torch, compute.precision))
         float((square @ square)[0, 0])  # warm up, and wait for the device
-        done, started = 0, time.perf_counter()
-        while not done or time.perf_counter() - started < MEASURED_S / 8:
+        done, started = 0, seconds()
+        while not done or seconds() - started < MEASURED_S / 8:
             float((square @ square)[0, 0])
             done += 1
-        spent = (time.perf_counter() - started) / done
+        spent = (seconds() - started) / done
         rate = max(rate, 2 * side**3 / spent / 1e12)
         side *= 2
     return rate

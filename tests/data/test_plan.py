@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -89,20 +88,23 @@ def test_the_default_campaign_fits_this_machine(monkeypatch, capsys):
     assert (code, found["device"]) == (0, "cpu")
 
 
-class Slow(dict):
-    """A matrix whose products take ``self["seconds"]`` each."""
+class Slow:
+    """A matrix whose products take 0.1 processor seconds each of two threads."""
+
+    spent = 0.0
 
     def __matmul__(self, other):
-        time.sleep(self["seconds"])
+        Slow.spent += 2 * 0.1
         return {(0, 0): 1.0}
 
 
 def test_a_rate_is_measured_soon_where_products_are_slow(monkeypatch):
-    sides, compute = [], SimpleNamespace(device="cpu", threads=1, precision="bfloat16")
-    monkeypatch.setattr(plan_traffic.torch, "randn", lambda side, *_, **__: sides.append(side) or Slow(seconds=0.1))
+    sides, compute = [], SimpleNamespace(device="cpu", threads=2, precision="bfloat16")
+    monkeypatch.setattr(plan_traffic.torch, "randn", lambda side, *_, **__: sides.append(side) or Slow())
+    monkeypatch.setattr(plan_traffic.time, "process_time", lambda: Slow.spent)
     rate = plan_traffic.measured_tflops(compute)
     assert sides == [256]
-    assert 0 < rate <= 2 * 256**3 / 0.1 / 1e12
+    assert rate == pytest.approx(2 * 256**3 / 0.1 / 1e12)
 
 
 @pytest.mark.parametrize(
