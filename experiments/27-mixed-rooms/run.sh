@@ -7,5 +7,5 @@ python -m tasks.evaluate --policy $policy --world $world --games data/games --sp
 done; done; done'
 for seed in 1 2 3; do
   THEN=$both sh experiments/run rooms-own-play-$seed seed=$seed env.world=alfworld-training $sizes -- policy@3
-  THEN=$both sh experiments/run rooms-control-$seed seed=$seed $sizes -- policy@3
+  THEN=$both sh experiments/run rooms-control-$seed seed=$seed env.world=alfworld-remembering $sizes -- policy@3
 done

@@ -24,7 +24,7 @@ from tasks.frame.profile import load_profile, overridden
 ROOT = Path(__file__).parents[2]
 TINY = {
     "compute": {"threads": 1, "slots": 16},
-    "games": {"train": 700, "seen": 12, "unseen": 12},
+    "games": {"train": 1400, "seen": 12, "unseen": 12},
     "demos": {"games": 700},
     "rollout": {"games": 24, "branch": {"validation_states": 4}},
     "method": {"steps": 4},

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = {
     "compute": {"pass_tokens": 1024, "save_every": 2},
-    "games": {"train": 60},
+    "games": {"train": 120},
     "demos": {"games": 60},
     "model": {"optimizer": "adamw"},
     "sft": {"learning_rate": 1e-3, "epochs": 1},
