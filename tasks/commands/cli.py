@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import click
 
+from tasks.frame.memory import in_memory
+
 
 class Subcommand(NamedTuple):
     """One line of the help."""
@@ -99,7 +101,8 @@ def _run(name: str, arguments: tuple[str, ...]) -> None:
     finally:
         gc.enable()
     try:
-        command(prog)
+        with in_memory(name):
+            command(prog)
     finally:
         gc.freeze()  # else the interpreter looks through every module before it ends, for up to a second
 

@@ -20,6 +20,7 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
 from tasks.commands.play_lines import bar, how_it_ended, percent, score, seen_lines, shown
+from tasks.frame.memory import memory_line
 
 if TYPE_CHECKING:
     from agentprm_core.one_game import OneGame, Option, Outlook, Step
@@ -236,8 +237,9 @@ class PlayApp(App[str]):
         self._think(work)
 
     def _think(self, work: Callable[[], None], fatal: bool = False) -> None:
-        """Do ``work`` in this thread; data that cannot be used and a server that has gone are said in one line."""
-        from agentprm_core.errors import DataError, SilentServer
+        """Do ``work`` in this thread; data that cannot be used, a server that has gone and memory that ran out are
+        said in one line."""
+        from agentprm_core.errors import DataError, SilentServer, out_of_memory
         from agentprm_core.policy.requests import START_AGAIN
 
         said = ""
@@ -249,6 +251,10 @@ class PlayApp(App[str]):
             if isinstance(error, SilentServer):  # first, since a narrow screen shows no more
                 said = said.removesuffix(f"; {START_AGAIN}")
                 said = f"The server does not answer. Start it again, then press space. {said}"
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            said, self.running = memory_line({}, error), False
         finally:
             self.busy = False
         if not self.is_running:  # one has quit meanwhile

@@ -19,6 +19,7 @@ from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
 from agentprm_core.policy.speech import API_KEY, SPEECH
 from agentprm_core.search.decoding_config import METHODS, SEARCHES
+from tasks.frame.memory import in_memory
 
 STANDALONE = METHODS[:-1]
 """Those that need nothing but checkpoints: the world model of ``lookahead`` is trained in the stage."""
@@ -105,7 +106,8 @@ def main(prog: str = "python -m tasks.evaluate") -> None:
                 require_named(source, kind)
         from tasks.commands.measuring import measured  # loads torch, which neither --help nor a slip waits for
 
-        figures = measured(arguments)
+        with in_memory("evaluate", {"--slots": arguments.slots}):
+            figures = measured(arguments)
     except EXPECTED as error:
         sys.exit(f"evaluate: {error}")
     if arguments.json:

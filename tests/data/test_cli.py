@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from tasks.commands import cli
@@ -65,6 +66,32 @@ def test_arguments_are_handed_on_as_they_are(monkeypatch):
     monkeypatch.setattr("tasks.check_world.main", lambda prog: seen.append((prog, sys.argv)))
     CliRunner().invoke(cli.group(), ["check-world", "a:B", "--games", "3", "--json"], catch_exceptions=False)
     assert seen == [("agentprm check-world", ["agentprm check-world", "a:B", "--games", "3", "--json"])]
+
+
+EVALUATE = ("evaluate", "--policy", "shipped:households", "--games", "games", "--split", "unseen", "--slots", "7")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asks", "todo"),
+    [
+        (EVALUATE, "tasks.commands.measuring.measured", "lower --slots (it is 7)"),
+        (("show", "--game", "a", "--policy", "shipped:households"), "tasks.commands.show_page.shown_page", "end other"),
+        (("play", "--print"), "tasks.commands.play.load", "end other programs"),
+        (("check-world", "a:B"), "tasks.check_world.main", "end other programs"),
+    ],
+)
+def test_too_little_memory_is_one_line(monkeypatch, arguments, asks, todo):
+    monkeypatch.setattr(asks, lambda *given: torch.empty(10**15))
+    done = CliRunner().invoke(cli.group(), arguments)
+    assert done.exit_code == 1
+    assert done.output.startswith(f"{arguments[0]}: not enough memory: {todo}") and "DefaultCPUAllocator" in done.output
+    assert done.output.count("\n") == 1
+
+
+def test_a_fault_of_a_command_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("tasks.check_world.main", lambda prog: torch.empty(2) @ torch.empty(3))
+    with pytest.raises(RuntimeError, match="size"):
+        CliRunner().invoke(cli.group(), ["check-world", "a:B"], catch_exceptions=False)
 
 
 def test_a_command_that_is_not_there_is_answered_with_the_nearest():

@@ -4,6 +4,7 @@ import asyncio
 import io
 
 import pytest
+import torch
 from rich.console import Console
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
@@ -197,6 +198,27 @@ def test_what_cannot_be_loaded_ends_the_screen_with_its_line(loaded):
         return None
 
     assert driven(load, drive)[1] == "shipped:x: no such agent"
+
+
+def test_too_little_memory_for_the_agent_ends_the_screen_with_its_line():
+    async def drive(app, press):
+        return None
+
+    said = driven(lambda: torch.empty(10**15), drive)[1]
+    assert said.startswith("not enough memory: end other programs, or use a machine that has more")
+
+
+def test_too_little_memory_for_a_step_is_said_and_space_tries_again(loaded, monkeypatch):
+    async def drive(app, press):
+        with monkeypatch.context() as patched:
+            patched.setattr("agentprm_core.one_game.OneGame._decided", lambda game: torch.empty(10**15))
+            await press("space")
+            said = text(app, "#said")
+        await press("space")
+        return said, text(app, "#said")
+
+    (said, again), _ = driven(lambda: loaded, drive)
+    assert "not enough memory: end other programs" in said and "space: the agent does" in again
 
 
 @pytest.mark.parametrize("columns", [40, 100])
