@@ -227,8 +227,8 @@ def scores_by_turn(turns_by_iteration: Mapping[int, Sequence[Mapping]], path: Pa
         )
         _frame(below, "", "turn", "mean |change of score|" if not column else "")
         above.set_ylim(-0.03, 1.03)
-        below.set_ylim(bottom=0)
         below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    grid[1, 0].set_ylim(bottom=0)  # once all PRMs are drawn: a limit ends the fitting of the axis that they share
     _legend_below(figure, grid[0, 0])
     _save(figure, path)
 

@@ -28,7 +28,7 @@ from tasks.frame.params import load_params
 from tasks.frame.stage import write_json
 from tasks.frame.tracing import log_traces, traces
 from tasks.frame.tracking import campaign_id
-from tasks.report import campaign, gallery, overview
+from tasks.report import campaign, figures, gallery, overview
 from tasks.report.pages import numeric
 from tasks.report.shown import Branch as ActionPlays
 from tasks.report.shown import Label, Shown, episode_page
@@ -41,6 +41,16 @@ ROOT = Path(__file__).parents[2]
 
 def row(won: bool, actions: int = 5, score: float | None = 0.5, kind: str = "pick") -> dict:
     return {"won": won, "actions": actions, "score": score, "kind": kind}
+
+
+def test_no_change_of_a_score_lies_above_its_panel(tmp_path, monkeypatch):
+    """Of the second PRM it is larger than of the first, and both share the axis."""
+    drawn = []
+    monkeypatch.setattr(figures, "_save", lambda figure, path: drawn.append(figure))
+    line = {"turn": 1, "won": 0.5, "lost": 0.4, "episodes": 9}
+    figures.scores_by_turn({n: [{**line, "change": 0.1 * n}] for n in (1, 2)}, tmp_path / "a.png")
+    low, high = drawn[0].axes[-1].get_ylim()
+    assert low == 0 and high > 0.2
 
 
 def test_games_are_chosen_by_rule():
@@ -249,4 +259,12 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
         button.click()
         first = page.locator("#climb ~ div table tbody tr").first.locator("td").first.inner_text()
         assert first == "1"
+        sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
+        heads = page.locator("#climb ~ div table").first.locator("th").evaluate_all(sides)
+        assert heads[0] == "right" and heads[1] == "left"  # as the numbers and the texts below them
+        wide = page.locator("figure:not(.tall) img").first.evaluate("picture => picture.clientWidth")
+        assert wide > 400  # else a phone shows nothing that can be read
+        page.goto((layout.GALLERY / "index.html").resolve().as_uri())
+        tall = page.locator(".one").evaluate_all("lines => lines.map(line => line.clientHeight)")
+        assert max(tall) < 30  # a policy and how it ended stand on one line
     assert amiss == [] and all(url.startswith(("file:", "data:")) for url in asked)
