@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import yaml
+from PIL import Image
 
 from agentprm_core.comparing import compared, deciding
 from agentprm_core.datasets import games_from_table, read_table, write_table
@@ -32,7 +33,8 @@ from tasks.report import campaign, figures, gallery, overview
 from tasks.report.pages import numeric
 from tasks.report.shown import Branch as ActionPlays
 from tasks.report.shown import Label, Shown, episode_page
-from tests.chromium import chromium_page
+from tests import pictures
+from tests.chromium import chromium, chromium_page
 from tests.data.test_compare import written
 from tests.data.test_show import GAME, episode, shown
 
@@ -268,3 +270,30 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
         tall = page.locator(".one").evaluate_all("lines => lines.map(line => line.clientHeight)")
         assert max(tall) < 30  # a policy and how it ended stand on one line
     assert amiss == [] and all(url.startswith(("file:", "data:")) for url in asked)
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_documentation(finished, tmp_path):
+    """``play.png`` is of a turn at which there is something to choose, and the campaign stays as it is."""
+    _, _, _, table = finished
+    if chromium() is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    for number in (0, 1):
+        write_table(table.filter(pc.field("iteration") == number), layout.outcomes(number))
+    raw = yaml.safe_load((ROOT / "params.yaml").read_text())
+    raw["compute"] |= {"threads": 1, "slots": 8}
+    raw["env"]["max_turns"] = 3
+    raw |= {of: {n: body for n, body in raw[of].items() if int(n) < 2} for of in ("iterations", "policies")}
+    Path("params.yaml").write_text(yaml.safe_dump(raw))
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    pictures.main(["--campaign", ".", "--out", str(tmp_path.parent / "pictures")])
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+    for name in ("play", "show", "report"):
+        path = tmp_path.parent / "pictures" / f"{name}.png"
+        with Image.open(path) as picture:
+            colours = picture.convert("RGB").getcolors(1 << 24)
+            assert picture.width >= 1000 and len(colours) > 50  # pyright: ignore[reportArgumentType]
+        assert path.stat().st_size < 200_000
+    screen = pictures.undecided_turn().replace("&#160;", " ")
+    assert "▶" in screen and "PRM&#x27;s Q" in screen and "×" in screen
+    path.parent.rename(tmp_path / "pictures")  # goes with the test's folder
