@@ -121,7 +121,16 @@ def start_by_form(page: Any, ui: Ui, name: str, override: str) -> dict:
     page.locator("textarea").first.fill(override)
     page.locator("input[type=text]").first.scroll_into_view_if_needed()
     see(page, "named changes of params.yaml, from left to right.", picture="prefect-form")
-    page.get_by_role("button", name="Submit").click()
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if "create_flow_run" in request.url else None)
+
+    def pressed() -> list[str]:
+        """A page that is still moving can lose a click, and a reader presses again."""
+        page.get_by_role("button", name="Submit").click()
+        page.wait_for_timeout(5000)
+        return sent
+
+    ui.until(pressed)
     run = ui.until(lambda: ui.run(name))
     assert run["parameters"]["overrides"] == [override]
     return run
