@@ -8,10 +8,11 @@ has ended is marked in ``.scratch`` and is not run again with the same parameter
 When the minutes are over the stage is ended. The next call goes on from what it has kept. After each stage ``--out``
 has what the stages printed, ``stages.log``, and figures, curves and reports in one archive, ``figures.tar.gz``.
 
-Beside torch, transformers, numpy, pyarrow, pandas, matplotlib and psutil the stages need polars, pydantic, ruamel.yaml
-and Great Expectations. The last line is one JSON object: ``ended``, the seconds of each stage that has; ``stopped``,
-the stage that has not, or null; ``failed``, whether it failed by itself; ``policies``, the figures of each evaluated
-policy.
+Beside torch, transformers, numpy, pyarrow, pandas, matplotlib and psutil the stages need polars and pydantic. Without
+Great Expectations they decide the gates themselves (:mod:`tasks.frame.plain_checks`).
+
+The last line is one JSON object: ``ended``, the seconds of each stage that has; ``stopped``, the stage that has not, or
+null; ``failed``, whether it failed by itself; ``policies``, the figures of each evaluated policy.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def run(params: Params, begin: str, until: float, out: Path) -> dict:
         if stage in ended:
             continue
         begun = time.monotonic()
-        code = _attempt(stage, until - begun, out / LOG)
-        _show(out)
+        code = attempt(stage, until - begun, out / LOG)
+        show(out)
         if code != 0:
             stopped, failed = stage, code is not None
             break
@@ -73,8 +74,9 @@ def run(params: Params, begin: str, until: float, out: Path) -> dict:
     return {"ended": in_order, "stopped": stopped, "failed": failed, "policies": _policies(params)}
 
 
-def _attempt(stage: str, seconds: float, log: Path) -> int | None:
-    """Its exit status; None where the time is over before it has one."""
+def attempt(stage: str, seconds: float, log: Path) -> int | None:
+    """Run a stage; what it prints is added to ``log``. Its exit status; None where so many seconds are over before it
+    has one, and the stage was ended."""
     if seconds <= 0:
         return None
     with log.open("a") as lines, leashed(command(stage), os.environ, stdout=lines) as process:
@@ -84,7 +86,8 @@ def _attempt(stage: str, seconds: float, log: Path) -> int | None:
             return None
 
 
-def _show(out: Path) -> None:
+def show(out: Path) -> None:
+    """Put figures, curves and reports that are there into the archive."""
     with tarfile.open(out / FIGURES, "w:gz") as archive:
         for folder in SHOWN:
             if folder.exists():

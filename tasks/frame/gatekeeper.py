@@ -58,11 +58,12 @@ def main() -> None:
     """Answer until standard input closes."""
     sys.modules.update(dict.fromkeys(NOT_NEEDED))  # pyright: ignore[reportArgumentType, reportCallIssue]: None is for "cannot"
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read at import
-    from tasks.frame.gates import run_gate
+    from tasks.frame.gates import keeps_gates, run_gate
 
     asked, answers = os.fdopen(os.dup(sys.stdin.fileno()), "rb"), os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is not an answer
-    import great_expectations  # noqa: F401
+    if keeps_gates():
+        import great_expectations  # noqa: F401
 
     while asked.peek(1):
         stage, checks, before = pickle.load(asked)

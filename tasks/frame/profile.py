@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
-from ruamel.yaml import YAML
 
 from agentprm_core.datasets import atomic_write
 from tasks.frame.params import PARAMS, ParamsError, read_mapping, validate
@@ -100,6 +99,8 @@ def differences(before: Mapping, after: Mapping, prefix: str = "") -> Iterator[s
 
 def apply(words: Sequence[str], root: Path = Path()) -> None:
     """Write profiles and overrides into ``root``'s params.yaml. Raises ParamsError where the result is not valid."""
+    from ruamel.yaml import YAML  # a machine that is lent for minutes reads profiles without it
+
     path = root / PARAMS
     keeper = YAML()
     keeper.preserve_quotes = True

@@ -10,6 +10,7 @@ import pytest
 from agentprm_core.branches import BRANCHES
 from agentprm_core.datasets import episodes_to_table, games_to_table
 from agentprm_core.drift import LIMITS, labels_drift, largest_gap, rollouts_drift, total_variation
+from agentprm_core.expectations import Check, Expectation, between, known, mean_between, one_of, unique, unique_together
 from agentprm_core.suites import (
     advantages_suite,
     chosen_suite,
@@ -22,14 +23,18 @@ from agentprm_core.suites import (
 from agentprm_core.suites_played import branches_suite, demos_suite, outcomes_suite
 from agentprm_core.types import ADVANTAGES, LABELS, PAIRS, Episode, Game, Turn
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
+from tasks.frame import gates
 from tasks.frame.gates import GATES, GateError, run_gate
 from tests.data.test_compare import GAMES as HELD_OUT
 from tests.data.test_compare import outcomes
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True, params=[True, False], ids=["great_expectations", "without"])
+def keeper(request, tmp_path, monkeypatch) -> bool:
+    """Every test has a folder of its own, and is run with Great Expectations and without it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gates, "keeps_gates", lambda: request.param)
+    return request.param
 
 
 def game(n: int, split: str = "train", **changes) -> Game:
@@ -74,13 +79,14 @@ def labels(q: np.ndarray) -> pa.Table:
     return pa.table(dict(zip(LABELS.names, columns)), schema=LABELS)
 
 
-def test_what_is_in_order_passes_and_leaves_results_and_docs():
+def test_what_is_in_order_passes_and_leaves_results_and_docs(keeper, capsys):
     results = check_rollouts(rollouts())
     assert all(result.success for result in results)
     written = json.loads((GATES / "rollout@1.json").read_text())
     assert len(written) == len(results) == 10
     assert written[0]["why"] == "one row a turn"
-    assert (GATES / "rollout@1" / "index.html").exists()
+    assert (GATES / "rollout@1" / "index.html").exists() == keeper
+    assert ("Great Expectations is not installed" in capsys.readouterr().err) != keeper
     run_gate("games", games_suite(tables(), {"train": 3, "seen": 3}, ALFWORLD))
     run_gate("label@1", labels_suite(labels(np.linspace(0, 1, 5)), 5))
 
@@ -117,10 +123,9 @@ def test_rollouts_with_the_wrong_number_of_episodes():
         check_rollouts(rollouts(episodes_per_game=1, won=1))
 
 
-def test_a_failed_gate_says_that_nothing_was_written_and_where_to_look():
-    with pytest.raises(
-        GateError, match=r"no out was written \(1 of 10 expectations; Data Docs: .scratch/gates/rollout@1/index.html\)"
-    ):
+def test_a_failed_gate_says_that_nothing_was_written_and_where_to_look(keeper):
+    look = "Data Docs: .scratch/gates/rollout@1/index.html" if keeper else "all of them: .scratch/gates/rollout@1.json"
+    with pytest.raises(GateError, match=rf"no out was written \(1 of 10 expectations; {look}\)"):
         check_rollouts(with_column(rollouts(), "policy", 4, "zzz"))
     assert not json.loads((GATES / "rollout@1.json").read_text())[4]["success"]
 
@@ -394,3 +399,29 @@ def test_drift_by_chance_is_none():
 def test_distances_by_hand():
     assert largest_gap(np.array([1, 2, 3, 4]), np.array([3, 4, 5, 6])) == 0.5
     assert total_variation({"go": 3, "take": 1}, {"go": 1, "put": 1}) == 0.5
+
+
+def test_results_are_the_same_without_great_expectations(monkeypatch):
+    """Also where values are missing, and where several rows or kinds of expectation fail at once."""
+    columns = {"name": ["a", "b", "b", None, "c", "c", "c"], "n": [0, 1, 1, 2, None, 5, 7]}
+    frame = pa.table(columns | {"x": [0.0, None, -1.0, 2.0, 0.5, 1.0, 1.0]})
+    mean = mean_between("x", None, 0.1, "a low mean")
+    expected = (
+        known("name", "named"),
+        unique("name", "once"),
+        unique_together(("name", "n"), "together"),
+        one_of("name", ("a", "b"), "known"),
+        between("x", 0.0, 1.0, "in range", strict=True),
+        between("n", None, 4, "few"),
+        mean_between("x", 0.0, None, "positive", strict=True),
+        Expectation(mean.type, mean.arguments, mean.why, "warning"),
+    )
+    found = []
+    for keeps in (True, False):
+        monkeypatch.setattr(gates, "keeps_gates", lambda keeps=keeps: keeps)
+        with pytest.raises(GateError):
+            run_gate("rollout@1", [Check("frame", frame, ("n",), expected)])
+        found.append(json.loads((GATES / "rollout@1.json").read_text()))
+    told, plainly = (sorted(of, key=lambda one: one["why"]) for of in found)
+    assert told == plainly and len(told) == len(expected)
+    assert sum(not one["success"] for one in told) >= 6
