@@ -1,6 +1,6 @@
 # What do visits that find nothing new cost a policy, and what mends them? The same policies in the household with and
-# without a memory beside the agent; four times the rollouts; the default's campaign, which trains with the memory, its
-# control without, and its control by the demonstrations alone for as many steps.
+# without a memory beside the agent; four times the rollouts; campaigns that train with the memory, their control without,
+# and their control by the demonstrations alone for as many steps.
 # Read: success in the lines of `tasks.evaluate`, ranking in data/metrics/stages/prm-1.json.
 sizes="compute.threads=1 games.seen=400 games.unseen=400 evaluate.decoding=[greedy] critic.require=nothing"
 both='for world in alfworld alfworld-remembering; do for split in seen unseen; do for policy in data/checkpoints/policy/*; do

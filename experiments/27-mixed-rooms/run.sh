@@ -1,5 +1,6 @@
 # Do rooms that are put together from several help a policy in rooms that it has never seen? A campaign whose own
-# play is half in such rooms. Its control, the default, plays in the floor plans of the package alone.
+# play is half in such rooms. Its control plays in the floor plans of the package alone. Another control goes on with
+# the demonstrations for as many steps.
 # Read: success in the lines of `tasks.evaluate`, ranking in data/metrics/stages/prm-1.json.
 sizes="compute.threads=1 games.seen=400 games.unseen=400 evaluate.decoding=[greedy] critic.require=nothing"
 both='for world in alfworld alfworld-remembering; do for split in seen unseen; do for policy in data/checkpoints/policy/*; do
@@ -9,3 +10,5 @@ for seed in 1 2 3; do
   THEN=$both sh experiments/run rooms-own-play-$seed seed=$seed env.world=alfworld-training $sizes -- policy@3
   THEN=$both sh experiments/run rooms-control-$seed seed=$seed env.world=alfworld-remembering $sizes -- policy@3
 done
+longer="python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --all --steps 2520 --json"
+THEN=$longer sh experiments/run rooms-longer env.world=alfworld-training $sizes -- policy@3
