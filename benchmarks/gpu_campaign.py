@@ -77,9 +77,9 @@ LARGE: dict = {
 """30 million parameters, and 70,000 rollouts an iteration. The sizes are a start: they have not been tuned."""
 SMALL: dict = {
     "compute": {"threads": 1, "slots": 16},
-    "games": {"train": 400, "seen": 8, "unseen": 8},
-    "demos": {"games": 150},
-    "rollout": {"games": 12, "episodes_per_game": 2, "branch": {"validation_states": 4}},
+    "games": {"train": 1400, "seen": 8, "unseen": 8},
+    "demos": {"games": 700},
+    "rollout": {"games": 24, "episodes_per_game": 4, "branch": {"validation_states": 4}},
     "method": {"games": 12, "steps": 4},
 }
 """Over the profile ``smoke``."""
@@ -225,10 +225,8 @@ def _report(asked: Asked, state: Mapping) -> dict:
         path = layout.outcomes(int(number))
         found += [read_table(path, OUTCOMES)] if path.exists() else []
     curve = summary(pa.concat_tables(found)) if found else []
-    sft, order = (
-        layout.metrics("sft"),
-        [*ONCE, *(stage for number in params.iterations for stage in _iteration(number))],
-    )
+    sft = layout.metrics("sft")
+    order = [*ONCE, *(stage for number in params.iterations for stage in _iteration(number))]
     report = {
         "machine": machine(params.compute.device) | {"players": asked.players},
         "small": asked.small,

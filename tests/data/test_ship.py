@@ -61,7 +61,7 @@ def test_an_agent_is_made_of_a_campaign(campaign, monkeypatch, capsys):
     assert (row["way"], row["games"], row["cast"]["games"]) == ("greedy", 2, 2)
     assert {split: own["games"] for split, own in row["by_split"].items()} == {"seen": 1, "unseen": 1}
     told = (shipped.FOLDER / "mine" / "MODEL_CARD.md").read_text()
-    assert "| `seen` | `unseen` |" in told and "on generated games of `alfworld-remembering`." in told
+    assert "| `seen` | `unseen` |" in told and "on generated games of `alfworld-training`." in told
     policy, prm = load_checkpoint("shipped:mine"), load_checkpoint("shipped:mine", kind="prm")
     assert policy.world == prm.world == "alfworld" and str(policy.model.dtype) == "torch.float32"
     assert card["checkpoints"]["policy"]["made_of"] == load_checkpoint(campaign / layout.policy(1)).digest

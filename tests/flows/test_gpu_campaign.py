@@ -74,4 +74,4 @@ def test_the_small_campaign_runs_on_tables_where_little_is_installed(tmp_path):
     assert "demos" not in report["steps"] and report["steps"]["rollout@1"]["turns_per_s"] > 0
     assert "Great Expectations is not installed" in (tmp_path / "out" / "stages.log").read_text()
     params = yaml.safe_load((tmp_path / "here" / "params.yaml").read_text())
-    assert params["rollout"]["games"] * 2 == report["rollouts"]["played"]
+    assert params["rollout"]["games"] * 4 == report["rollouts"]["played"]
