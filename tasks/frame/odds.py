@@ -41,7 +41,10 @@ def _games(params: Params) -> Iterator[Odd]:
 def _exploring(params: Params) -> Iterator[Odd]:
     explore, each = params.rollout.explore, params.rollout.episodes_per_game
     if isinstance(explore, Resets) and params.demos.count < params.games.train:
-        yield "rollout.explore.resets", explore.resets, "only where every training game has a demonstration"
+        allowed, spec = "only where every training game has a demonstration", world_spec(params.env.world)
+        if spec.mixed and params.games.root is None:
+            allowed += f"; {spec.name} has none of games in mixed rooms: another env.world"
+        yield "rollout.explore.resets", explore.resets, allowed
     if isinstance(explore, Steered) and not isinstance(params.model, PublishedModel):
         allowed = "only with a model that reads instructions (model.source); {bonus: C} is for one from scratch"
         yield "rollout.explore.steered", explore.steered, allowed

@@ -98,7 +98,12 @@ def test_there_are_few_keys():
         ("compute.parallel", {"processes": 2, "sharding": "fsdp2"}, "model.optimizer: 'muon' is not allowed: adamw"),
         ("games", {"seen": 0, "unseen": 0}, "games.unseen: 0 is not allowed: more than 0, or games.seen is: nothing"),
         ("rollout.explore", {"bonus": 0.5}, "rollout.explore.bonus: 0.5 is not allowed: null with one episode a game"),
-        ("rollout.explore", {"resets": 0.5}, "rollout.explore.resets: 0.5 is not allowed: only where every training"),
+        (
+            "rollout.explore",
+            {"resets": 0.5},
+            "rollout.explore.resets: 0.5 is not allowed: only where every training game has a demonstration; "
+            "alfworld-training has none of games in mixed rooms: another env.world",
+        ),
         ("rollout.explore", {"steered": 0.5}, "rollout.explore.steered: 0.5 is not allowed: only with a model that r"),
         ("model.constrained", "yes", "model.constrained: 'yes' is not allowed: should be True, False or 'served'"),
         ("seed", 2**32, "seed: 4294967296 is not allowed: should be less than or equal to 4294967295"),
