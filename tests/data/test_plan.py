@@ -5,8 +5,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
+from agentprm_core.planning.shapes import SHAPES
 from tasks.commands import plan, plan_traffic
+from tasks.commands.plan_stages import plan_stages
+from tasks.frame.params import PARAMS, validate
+from tasks.frame.profile import asked_for, overridden
 from tests.data.project import ROOT
 
 
@@ -86,6 +91,36 @@ def test_a_model_that_no_change_makes_fit(monkeypatch, capsys):
 def test_the_default_campaign_fits_this_machine(monkeypatch, capsys):
     code, found, _ = planned(monkeypatch, capsys, "--tflops", "0.2")
     assert (code, found["device"]) == (0, "cpu")
+
+
+def stage_tokens(stage: str, *words: str) -> float:
+    raw = yaml.safe_load((ROOT / PARAMS).read_text())
+    for overrides in asked_for(["compute.threads=1", *words]):
+        overridden(raw, overrides)
+    traffic = plan_traffic.Traffic(SHAPES["Qwen/Qwen2.5-0.5B-Instruct"], turns=10, turn_tokens=8, reply_tokens=2)
+    return next(row.tokens for row in plan_stages(validate(raw, "test"), traffic) if row.name == stage)
+
+
+def test_a_search_reads_each_nodes_history_and_the_replies_that_differ():
+    """80 tokens an episode, a quarter of them replies; policy and PRM both read. Two of several samples differ where
+    only admissible commands are drawn, all of them where anything is."""
+    games = ("games.seen=3", "games.unseen=2")
+    for way, free, times in [
+        ("greedy", False, 1),
+        ("best_of_16", False, 2 * (1 + 1 / 4)),
+        ("best_of_16", True, 2 * (1 + 15 / 4)),
+        ("beam_4x4", False, 4 * 2 * (1 + 1 / 4)),
+        ("best_trajectory_of_8", False, 8 * 2),
+    ]:
+        more = ["model.constrained=false"] if free else []
+        assert stage_tokens("evaluate", *games, f"evaluate.decoding=[{way}]", *more) == 5 * 80 * times, (way, free)
+
+
+def test_plays_from_branched_states_are_three_quarters_of_an_episode():
+    """Four actions at a state are played on from as often as asked for, a random command once."""
+    few = ("rollout.games=10", "rollout.branch.train_states=2", "rollout.branch.validation_states=1")
+    more = ("rollout.branch.random_states=5", "rollout.branch.continuations=3")
+    assert stage_tokens("rollout", *few, *more) == 80 * (10 + 0.75 * (4 * 3 * 3 + 5))
 
 
 class Slow:
