@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agentprm_core.worlds.webshop.fuzzy import token_set_ratio
+from agentprm_core.worlds.webshop.fuzzy import THRESHOLD, alike, token_set_ratio
 from agentprm_core.worlds.webshop.goals import Goal
 from agentprm_core.worlds.webshop.product import Product
 from agentprm_core.worlds.webshop.reward import attribute_matches, judge, option_matches, title_score, type_share
@@ -36,6 +38,16 @@ _SHIRT = Product(
 )
 def test_token_set_ratio(one: str, other: str, ratio: int) -> None:
     assert token_set_ratio(one, other) == ratio
+
+
+_NEAR = st.lists(st.sampled_from(["long", "longs", "sleeve", "sleeves", "sl", "x-large", "éa", "a" * 120]), max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_NEAR, _NEAR)
+def test_texts_are_alike_where_the_ratio_is_above_the_threshold(one: list[str], other: list[str]) -> None:
+    first, second = " ".join(one), " ".join(other)
+    assert alike(first, second) == (token_set_ratio(first, second) > THRESHOLD)
 
 
 def test_attributes_are_found_in_the_list_or_in_the_texts() -> None:

@@ -42,6 +42,13 @@ def test_words_are_split_as_the_recorded_searches_need(text: str, expected: list
     assert terms(text) == expected
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.text("ab1_.,:' -☛", max_size=20))
+def test_ascii_is_split_as_other_text_is(text: str) -> None:
+    plain = text.replace("☛", " ")
+    assert terms(plain) == terms(f"{plain} ☛")  # a symbol is no word, and makes the text another one than ASCII
+
+
 @pytest.mark.parametrize(
     ("length", "kept"), [(0, 0), (39, 39), (40, 40), (41, 40), (42, 42), (61, 60), (127, 120), (128, 128), (343, 312)]
 )

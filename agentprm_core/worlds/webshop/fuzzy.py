@@ -13,7 +13,7 @@ _NO_WORD = re.compile(r"\W")
 @lru_cache(maxsize=500_000)
 def alike(one: str, other: str) -> bool:
     """Whether ``token_set_ratio(one, other)`` is above :data:`THRESHOLD`."""
-    return token_set_ratio(one, other) > THRESHOLD
+    return any(_may_be_above(*pair) and _ratio(*pair) > THRESHOLD for pair in _pairs(one, other))
 
 
 def token_set_ratio(one: str, other: str) -> int:
@@ -21,17 +21,33 @@ def token_set_ratio(one: str, other: str) -> int:
 
     Lower case, ASCII alone, each word once, words sorted. 0 where a text has no word.
     """
+    return max((_ratio(*pair) for pair in _pairs(one, other)), default=0)
+
+
+def _pairs(one: str, other: str) -> tuple[tuple[str, str], ...]:
+    """The texts whose ratios :func:`token_set_ratio` takes; none where one has no word."""
     first, second = _words(one), _words(other)
     if not first or not second:
-        return 0
+        return ()
     shared = " ".join(sorted(first & second))
     with_first = f"{shared} {' '.join(sorted(first - second))}".strip()
     with_second = f"{shared} {' '.join(sorted(second - first))}".strip()
-    return max(_ratio(shared, with_first), _ratio(shared, with_second), _ratio(with_first, with_second))
+    return (shared, with_first), (shared, with_second), (with_first, with_second)
 
 
-def _words(text: str) -> set[str]:
-    return set(_NO_WORD.sub(" ", text.encode("ascii", "ignore").decode()).lower().split())
+@lru_cache(maxsize=100_000)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_NO_WORD.sub(" ", text.encode("ascii", "ignore").decode()).lower().split())
+
+
+def _may_be_above(one: str, other: str) -> bool:
+    """False where the letters that both have are too few for a ratio above :data:`THRESHOLD`, whatever their order:
+    most pairs, in a tenth of the time."""
+    letters = len(one) + len(other)
+    if 200 * min(len(one), len(other)) <= THRESHOLD * letters:
+        return False
+    both = sum(min(one.count(letter), other.count(letter)) for letter in set(one))
+    return 200 * both > THRESHOLD * letters
 
 
 def _ratio(one: str, other: str) -> int:

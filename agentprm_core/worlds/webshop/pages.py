@@ -20,6 +20,7 @@ BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"
 SUB_PAGES = ("description", "features", "reviews")
 PER_PAGE = 10
 SEARCH = f"search[{OPEN}]"
+_AS_JSON = json.JSONEncoder(sort_keys=True)
 _ACTION = re.compile(r"(.+)\[(.+)\]")
 
 
@@ -41,18 +42,27 @@ def parse(action: str) -> tuple[str, str] | None:
     return (found[1], found[2].lower()) if found else None
 
 
-def _page(texts: Iterable[str], clickables: Mapping[str, tuple[str, str]]) -> Page:
-    clicks = (f"click[{text}]" for text in clickables if text != "search")
-    admissible = [click for click in clicks if parse(click) == ("click", click[6:-1])]
-    rest = "".join(SEP + text.strip() for text in texts if text not in ("", "\n"))
-    return Page(rest, clickables, tuple(sorted([*admissible, SEARCH])))
+def _page(rest: str, clickables: Mapping[str, tuple[str, str]]) -> Page:
+    clicks = (_click(text) for text in clickables)
+    return Page(rest, clickables, tuple(sorted([*(click for click in clicks if click), SEARCH])))
+
+
+@lru_cache(maxsize=100_000)
+def _click(text: str) -> str | None:
+    """The command that clicks ``text``; None where the published pattern reads another one."""
+    command = f"click[{text}]"
+    return command if text != "search" and parse(command) == ("click", text) else None
+
+
+def _told(texts: Iterable[str]) -> str:
+    return "".join(SEP + text.strip() for text in texts if text not in ("", "\n"))
 
 
 def _buttons(*texts: str) -> dict[str, tuple[str, str]]:
     return {text: ("button", "") for text in texts}
 
 
-SEARCH_PAGE = _page(["Search"], _buttons("search"))
+SEARCH_PAGE = _page(_told(["Search"]), _buttons("search"))
 
 
 class Pages:
@@ -63,15 +73,22 @@ class Pages:
         self.results = lru_cache(maxsize=8_000)(self._results)
         self.item = lru_cache(maxsize=None)(self._item)
         self.sub_page = lru_cache(maxsize=None)(self._sub_page)
+        self._listed = lru_cache(maxsize=None)(self._made_listed)
 
     def _results(self, found: tuple[int, ...], page: int) -> Page:
         """Page ``page`` of the products ``found``; empty past the end."""
-        shown = [self._products[n] for n in found[(page - 1) * PER_PAGE : page * PER_PAGE]]
-        buttons = [BACK, *([PREVIOUS] if page > 1 else []), NEXT]
         texts = ["Back to Search", f"Page {page} (Total results: {len(found)})"]
-        texts += (["< Prev"] if page > 1 else []) + ["Next >"]
-        texts += [text for product in shown for text in (product.asin, product.title, product.price_tag)]
-        return _page(texts, _buttons(*buttons) | {product.asin.lower(): ("product", product.asin) for product in shown})
+        texts += ["< Prev", "Next >"] if page > 1 else ["Next >"]
+        listed = [self._listed(number) for number in found[(page - 1) * PER_PAGE : page * PER_PAGE]]
+        clickables = _buttons(BACK, PREVIOUS, NEXT) if page > 1 else _buttons(BACK, NEXT)
+        clickables.update(clickable for _, clickable in listed)
+        return _page(_told(texts) + "".join(text for text, _ in listed), clickables)
+
+    def _made_listed(self, number: int) -> tuple[str, tuple[str, tuple[str, str]]]:
+        """What a page of results says of a product, and what can be clicked there."""
+        product = self._products[number]
+        text = _told((product.asin, product.title, product.price_tag))
+        return text, (product.asin.lower(), ("product", product.asin))
 
     def _item(self, number: int) -> Page:
         product = self._products[number]
@@ -81,13 +98,14 @@ class Pages:
             texts += [name, *values]
             clickables |= {value: ("option", name) for value in values}
         texts += [product.title, f"Price: {product.price_tag}", "Rating: N.A.", "Description", "Features", "Reviews"]
-        return _page([*texts, "Buy Now"], clickables)
+        return _page(_told([*texts, "Buy Now"]), clickables)
 
     def _sub_page(self, number: int, name: str) -> Page:
-        return _page(["Back to Search", "< Prev", *_told(self._products[number], name)], _buttons(BACK, PREVIOUS))
+        texts = ["Back to Search", "< Prev", *_shown(self._products[number], name)]
+        return _page(_told(texts), _buttons(BACK, PREVIOUS))
 
 
-def _told(product: Product, name: str) -> tuple[str, ...]:
+def _shown(product: Product, name: str) -> tuple[str, ...]:
     if name == "description":
         return (product.description,)
     if name == "features":
@@ -97,7 +115,7 @@ def _told(product: Product, name: str) -> tuple[str, ...]:
 
 def thanks(asin: str, options: Mapping[str, str], reward: float) -> str:
     """The page after a purchase."""
-    chosen = json.dumps(dict(options), sort_keys=True)
+    chosen = _AS_JSON.encode(dict(options))
     for sign in "<>&'":
         chosen = chosen.replace(sign, f"\\u{ord(sign):04x}")
     nothing = ("attrs", "None", "category", "None", "query", "None", "product category", "None")

@@ -23,34 +23,37 @@ class Index:
     """``texts`` of the products, and their ``ids``, which decide between equal scores."""
 
     def __init__(self, texts: Sequence[str], ids: Sequence[str]) -> None:
-        counts = [Counter(terms(text)) for text in texts]
+        by_id = sorted(range(len(texts)), key=ids.__getitem__)
+        self._by_id = np.array(by_id, dtype=np.int64)
+        counts = [Counter(terms(texts[number])) for number in by_id]
         lengths = [sum(count.values()) for count in counts]
         average = sum(lengths) / max(len(lengths), 1)
         postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for document, count in enumerate(counts):
+        for place, count in enumerate(counts):
             for term, times in count.items():
-                postings[term].append((document, times))
+                postings[term].append((place, times))
         norms = [K1 * (1 - B + B * one_byte(length) / average) for length in lengths]
-        self._size = len(counts)
         self._postings: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        """Term → places of products in ``_by_id``, and what the term adds to their scores."""
         for term, found in postings.items():
-            idf = math.log(1 + (self._size - len(found) + 0.5) / (len(found) + 0.5))
-            scores = np.array([idf * times / (times + norms[document]) for document, times in found])
-            self._postings[term] = (np.array([document for document, _ in found]), scores)
-        order = sorted(range(self._size), key=ids.__getitem__)
-        self._rank_by_id = np.empty(self._size, dtype=np.int64)
-        self._rank_by_id[order] = np.arange(self._size)
+            idf = math.log(1 + (len(counts) - len(found) + 0.5) / (len(found) + 0.5))
+            scores = np.array([idf * times / (times + norms[place]) for place, times in found])
+            self._postings[term] = (np.array([place for place, _ in found]), scores)
 
     def search(self, query: str) -> tuple[int, ...]:
         """The numbers of at most :data:`LIMIT` products that share a term with ``query``, best first."""
-        scores = np.zeros(self._size)
+        places, added = [], []
         for term, times in Counter(terms(query)).items():
             if term in self._postings:
-                documents, weights = self._postings[term]
-                scores[documents] += times * weights
-        found = np.flatnonzero(scores)
-        order = np.lexsort((self._rank_by_id[found], -scores[found]))[:LIMIT]
-        return tuple(found[order].tolist())
+                of_term, scores = self._postings[term]
+                places.append(of_term)
+                added.append(scores if times == 1 else times * scores)
+        if not places:
+            return ()
+        total = np.bincount(np.concatenate(places), np.concatenate(added))
+        found = np.flatnonzero(total)
+        best = found[np.argsort(-total[found], kind="stable")[:LIMIT]]  # equal scores stay in the order of ids
+        return tuple(self._by_id[best].tolist())
 
 
 def one_byte(length: int) -> int:
