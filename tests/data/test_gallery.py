@@ -266,6 +266,8 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
         assert heads[0] == "right" and heads[1] == "left"  # as the numbers and the texts below them
         wide = page.locator("figure:not(.tall) img").first.evaluate("picture => picture.clientWidth")
         assert wide > 400  # else a phone shows nothing that can be read
+        drawn = page.locator("figure img").first.evaluate("picture => getComputedStyle(picture).filter")
+        assert (drawn == "none") == (scheme == "light")  # no white paper on a dark page
         page.goto((layout.GALLERY / "index.html").resolve().as_uri())
         tall = page.locator(".one").evaluate_all("lines => lines.map(line => line.clientHeight)")
         assert max(tall) < 30  # a policy and how it ended stand on one line
