@@ -32,6 +32,20 @@ def successes(episodes: Iterable[Episode]) -> list[Episode]:
     return _distinct(won)
 
 
+def of_undecided_games(episodes: Iterable[Episode]) -> list[Episode]:
+    """The episodes of the games that were both won and lost. Raises DataError where there is none."""
+    offered = list(episodes)
+    won = {episode.game_id for episode in offered if episode.won}
+    lost = {episode.game_id for episode in offered if not episode.won}
+    kept = [episode for episode in offered if episode.game_id in won & lost]
+    if not kept:
+        raise DataError(
+            f"each of the {len(won | lost)} games was won always or never: nothing to imitate; play more episodes of "
+            "each (rollout.episodes_per_game), or set method.keeps to won"
+        )
+    return kept
+
+
 def expert_like(
     episodes: Sequence[Episode],
     demonstrations: Sequence[Episode],

@@ -29,7 +29,7 @@ DPO = online_dpo.Config(
     name="online_dpo", learning_rate=0.1, steps=5, batch_tokens=64, beta=0.1, anchor="previous", preference="soft",
     imitation=0.0, replay=0.0, refresh_every=2, samples=4, temperature=1.0, margin=0.02, trainer="ours", monitor=None,
 )  # fmt: skip
-RFT = rft.Config(name="rft", learning_rate=0.1, steps=5, batch_tokens=64, replay=0.0)
+RFT = rft.Config(name="rft", keeps="won", learning_rate=0.1, steps=5, batch_tokens=64, replay=0.0)
 GRPO = grpo.Config(name="grpo", learning_rate=0.1, steps=5, batch_tokens=64, beta=0.1, clip=0.2, refresh=None)
 CRITIC = {
     "gamma": 0.9, "init_from": "policy", "learning_rate": 0.1, "epochs": 1.0, "batch_tokens": 64, "likelihood": 0.0,
@@ -114,6 +114,13 @@ def test_rft_collects_what_was_won_and_imitates_it(tmp_path, monkeypatch):
     assert [episode.game_id for episode in rft.update(RFT, data).model] == ["game/0", "game/2"]
     with pytest.raises(DataError, match="none of the 1 episodes was won: nothing to imitate"):
         rft.collect(RFT, know(given(tmp_path), episodes=[played[1]], policy=toy.policy()))
+
+
+def test_rft_leaves_out_what_was_never_lost(tmp_path):
+    played = [replace(WON, game_id=game, won=won) for game, won in (("a", True), ("a", False), ("b", True))]
+    found = rft.collect(replace(RFT, keeps="undecided"), know(given(tmp_path), episodes=played, policy=toy.policy()))
+    assert found.figures == {"episodes": 3, "chosen": 1}
+    assert found.table["game_id"].to_pylist() == ["a"]
 
 
 def test_advantages_are_of_the_turns_as_they_were_played(tmp_path):

@@ -104,7 +104,7 @@ def test_the_command_line_prints_or_writes(project, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["profile", "rft", "method.steps=3"])
     main()
     said = capsys.readouterr().out
-    assert "-S method.name=rft" in said and "-S method.steps=3" in said and "-S ~method.keeps" in said
+    assert "-S method.name=rft" in said and "-S method.steps=3" in said and "-S ~method.search" in said
     monkeypatch.setattr(sys, "argv", ["profile", "rft", "--write"])
     main()
     assert yaml.safe_load((project / PARAMS).read_text())["method"]["name"] == "rft"

@@ -100,6 +100,15 @@ def test_each_distinct_success_is_imitated_once():
         successes([lost])
 
 
+def test_what_was_always_won_is_not_imitated_again():
+    won, lost = text_world.play(0, 0, skill=1.0), text_world.play(1, 0, skill=0.0)
+    lost_too = dataclasses.replace(lost, game_id=won.game_id, index=1)
+    sure = dataclasses.replace(won, game_id="sure")
+    assert rft.of_undecided_games([won, sure, lost, lost_too]) == [won, lost_too]
+    with pytest.raises(ValueError, match="each of the 2 games was won always or never: nothing to imitate; play more"):
+        rft.of_undecided_games([sure, lost])
+
+
 def test_nothing_that_ends_as_demonstrations_do(renderer, monkeypatch):
     ends = iter([[np.array([0.1])], [np.array([0.9])]])
     monkeypatch.setattr(rft, "score_episodes", lambda *_: next(ends))
