@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import nn
+
+_KERNELS = 64
+_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+"""Environment variables of oneDNN and of what PyTorch puts before it. Both read them at the first product."""
+
+
+def keep_few_kernels() -> None:
+    """Before the first product in bfloat16 on a CPU: keep the kernels of the last 64 shapes, and not of 1,024.
+
+    A kernel is of one shape and takes a megabyte or more. Episodes differ in length, so nearly every step has new
+    shapes, and memory grows by gigabytes. What the environment says already stays.
+    """
+    for name in _CACHES:
+        os.environ.setdefault(name, str(_KERNELS))
 
 
 @contextmanager

@@ -32,11 +32,13 @@ def make(asked: argparse.Namespace) -> dict:
 
     from agentprm_core.chat.model import fastest_precision, save_chat_model, train_chat_model
     from agentprm_core.policy.models import checkpoint_digest
+    from agentprm_core.training.precision import keep_few_kernels
 
     if asked.out.exists():
         raise DataError(f"--out: {asked.out} is there already; remove it, or name another folder")
     size = _size(asked)
     torch.set_num_threads(asked.threads)
+    keep_few_kernels()
     dialogues = make_dialogues(asked.worlds, size.dialogues, asked.seed)
     precision = asked.precision or fastest_precision()
     scratch = asked.out.with_name(f"{asked.out.name}.training")

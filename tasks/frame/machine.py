@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from agentprm_core.training.hardware import Hardware
+from agentprm_core.training.precision import keep_few_kernels
 from tasks.frame.quiet import quiet
 from tasks.frame.stage import StageError
 
@@ -22,6 +23,8 @@ def use(compute: Compute) -> None:
     if compute.device == "cuda" and gpus < wanted:
         raise StageError(f"params.yaml: compute.parallel.processes is {wanted}, and torch sees {gpus} GPU here")
     torch.set_num_threads(compute.threads)
+    if (compute.device, compute.precision) == ("cpu", "bfloat16"):
+        keep_few_kernels()
     quiet()
 
 

@@ -52,6 +52,19 @@ def test_nobody_hears_that_peft_uses_an_old_name():
     assert heard == []
 
 
+def test_few_kernels_are_kept_where_shapes_change(monkeypatch):
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    compute = {"device": "cpu", "parallel": None, "threads": torch.get_num_threads()}
+    for name in names:
+        monkeypatch.setenv(name, "")  # so that it is unset again afterwards
+        monkeypatch.delenv(name)
+    use(SimpleNamespace(**compute, precision="float32"))
+    assert not any(name in os.environ for name in names)
+    monkeypatch.setenv(names[0], "200")
+    use(SimpleNamespace(**compute, precision="bfloat16"))
+    assert [os.environ[name] for name in names] == ["200", "64"]
+
+
 @pytest.mark.parametrize("first", ["pass", "import transformers"])
 def test_no_bars_where_nobody_watches(first):
     """Whether transformers is there before or comes later."""
@@ -68,7 +81,7 @@ def test_no_bars_where_nobody_watches(first):
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    compute = {"device": "cuda", "parallel": None, "threads": torch.get_num_threads()}
+    compute = {"device": "cuda", "parallel": None, "threads": torch.get_num_threads(), "precision": "float32"}
     use(SimpleNamespace(**compute))
     use(SimpleNamespace(**compute | {"parallel": Parallel(2, "none")}))
     use(SimpleNamespace(**compute | {"parallel": Parallel(3, "none"), "device": "cpu"}))
