@@ -13,6 +13,12 @@ knowing="$rooms compute.threads=1 demos.knowledge=1.0 demos.games=9000 sft.epoch
 ways="evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood]"
 sh experiments/run rooms-knowing no_memory $knowing "$ways" -- evaluate@0
 sh experiments/run rooms-mixed no_memory $knowing "$ways" games.published.generated=0 games.published.mixed=11199 games.train=14000 -- evaluate@0 evaluate@1
+# With the default's memory, and half of the games in mixed rooms. Each policy plays with the memory and without it.
+both='for world in alfworld alfworld-training; do for split in seen unseen; do for policy in data/checkpoints/policy/*; do
+python -m tasks.evaluate --policy $policy --world $world --games data/games --split $split --method greedy --json
+done; done; done'
+THEN=$both sh experiments/run rooms-memory-2 $rooms seed=2 compute.threads=1 critic.require=nothing games.published.generated=3199 \
+  games.published.mixed=6000 games.train=12000 -- evaluate@0 evaluate@3
 # What the policy owes to the PRM there: from one π₀ three iterations under the PRM, and three under the policy's own likelihood.
 loops=.scratch/experiments/rooms-loops
 keep() { # NAME: a command that keeps what was played, with parameters beside it
