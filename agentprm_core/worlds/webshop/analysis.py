@@ -29,7 +29,7 @@ def _words() -> regex.Pattern:
 
 _WORDS = _words()
 _ASCII_WORDS = re.compile(_word("[a-z]", "[0-9]", "_"))
-"""The same of ASCII in lower case, in half of the time."""
+"""The same of ASCII in lower case, in a third of the time."""
 _POSSESSIVE = ("'s", "’s")
 
 

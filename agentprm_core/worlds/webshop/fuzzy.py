@@ -42,7 +42,7 @@ def _words(text: str) -> frozenset[str]:
 
 def _may_be_above(one: str, other: str) -> bool:
     """False where the letters that both have are too few for a ratio above :data:`THRESHOLD`, whatever their order:
-    most pairs, in a tenth of the time."""
+    most pairs, in a sixth of the time."""
     letters = len(one) + len(other)
     if 200 * min(len(one), len(other)) <= THRESHOLD * letters:
         return False
