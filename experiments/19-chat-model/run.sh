@@ -6,6 +6,11 @@ sh experiments/run chat chat # what make run PROFILE=chat runs
 sh experiments/run chat-5000 chat rollout.games=5000 critic.epochs=0.25
 [ -d models/between ] || python -m tasks.commands.make_chat_model --out models/between --worlds arithmetic --dialogues 16000 --steps 650 --threads 1
 sh experiments/run chat-between chat model.source=models/between compute.threads=1
+# Several episodes of a game: all wins, or those of games that were lost as well.
+for keeps in won undecided; do
+  sh experiments/run chat-$keeps chat rollout.games=2400 rollout.episodes_per_game=4 games.train=5200 games.seen=400 method.keeps=$keeps \
+    "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1
+done
 # Online DPO on pairs that are drawn once, by each trainer.
 dpo="chat online_dpo model.source=models/between compute.threads=1 method.preference=winner method.imitation=0 method.refresh_every=120 method.margin=0.0"
 sh experiments/run chat-between-trl $dpo method.trainer=trl -- evaluate@0 evaluate@1 rollout@2 # its gate refuses the rollouts
