@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import NothingLeft, World, admits, listed_commands
 from agentprm_core.worlds.guarded import Guarded
+
+
+@contextmanager
+def _asking(world_name: str, game: Game, turns: Sequence[Turn]) -> Iterator[None]:
+    """Within the block, what an expert raises is a DataError that says where, but :class:`NothingLeft`."""
+    try:
+        yield
+    except (*EXPECTED, NothingLeft):
+        raise
+    except Exception as error:  # a stranger's expert may raise anything
+        raise DataError(
+            f"{world_name}, {game.id}, turn {len(turns) + 1}: the expert raised {type(error).__name__}: {error}; run "
+            f"agentprm check-world {world_name}"
+        ) from error
 
 
 def demonstrate(
@@ -30,17 +46,20 @@ def demonstrate(
     from what that led to. ``expert``: the name of another than the world's first one. ``before``: what somebody else
     did first. The expert goes on from there, and these are the turns before ``Episode.start``.
 
-    Raises DataError for a world without an expert, or without that one, and for one that raises.
+    Raises DataError for a world without an expert, or without that one, and for a world or an expert that raises.
     """
     make_expert = world_spec(world_name).demonstrator(expert)
     mistakes = random.Random(seed)
     guarded = Guarded(world_name, world)
     seen = guarded.reset(game)
-    player, turns, done = make_expert(world, game, seed, knowledge), [], None
+    turns, done = [], None
+    with _asking(world_name, game, turns):
+        player = make_expert(world, game, seed, knowledge)
     while not seen.done and len(turns) < max_turns:
         given = before[len(turns)] if len(turns) < len(before) else None
         try:
-            action = player.act(seen, done)
+            with _asking(world_name, game, turns):
+                action = player.act(seen, done)
         except NothingLeft:
             if given is None:
                 break

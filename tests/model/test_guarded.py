@@ -127,6 +127,15 @@ class Goes:
 SHOWN = replace(RAISES, expert=lambda world, game, seed, knowledge: Goes())
 
 
+class Falls:
+    def act(self, seen, done=None):
+        return {}["plan"] if done else "look"
+
+
+FALLS = replace(SHOWN, expert=lambda world, game, seed, knowledge: Falls())
+NEVER_BEGINS = replace(SHOWN, expert=lambda world, game, seed, knowledge: Falls(world))
+
+
 def named(attribute: str) -> str:
     return f"{__name__}:{attribute}"
 
@@ -194,6 +203,19 @@ def test_demonstrations_say_it_too():
     how = {"world_name": named("SHOWN"), "max_turns": 6, "seed": 0, "knowledge": 1.0}
     with pytest.raises(DataError, match=r"toy/000, step 2 \('look'\): raised ZeroDivisionError"):
         demonstrate(Raises(), GAMES[0], **how)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "says"),
+    [
+        ("FALLS", "turn 2: the expert raised KeyError: 'plan'; run agentprm check-world "),
+        ("NEVER_BEGINS", "turn 1: the expert raised TypeError: Falls() takes no arguments; run agentprm check-world "),
+    ],
+)
+def test_an_expert_that_raises_ends_demonstrations_with_a_line(attribute, says):
+    how = {"world_name": named(attribute), "max_turns": 6, "seed": 0, "knowledge": 1.0}
+    with pytest.raises(DataError, match=f"^{re.escape(named(attribute))}, toy/000, {re.escape(says)}"):
+        demonstrate(Counting(), GAMES[0], **how)
 
 
 @pytest.fixture
