@@ -13,4 +13,4 @@ done
 longer="python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --all --steps 2520 --json"
 THEN=$longer sh experiments/run rooms-longer env.world=alfworld-training $sizes -- policy@3
 # Half of the demonstrations, twice the epochs.
-THEN=$both sh experiments/run rooms-fewer seed=1 $sizes demos.games=1500 sft.epochs=7 -- policy@3
+THEN=$both sh experiments/run rooms-fewer seed=1 env.world=alfworld-training $sizes demos.games=1500 sft.epochs=7 -- policy@3
