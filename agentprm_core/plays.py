@@ -30,9 +30,11 @@ from agentprm_core.shards.base import HERE, Shards, kept_portions
 from agentprm_core.types import EPISODES, SERVED, Episode, Game
 
 _PORTIONS = 8
-"""Rollouts are kept in so many portions (fewer where they would leave slots empty): a kill costs one."""
+"""Rollouts are kept in so many portions, or in one for each player (fewer where they would leave slots empty): a kill
+costs one."""
 _REFILLS = 8
-"""Branches of a portion to each slot, at least: towards the end of a portion slots are empty."""
+"""Branches of a portion to each slot, at least: towards the end of a portion slots are empty. Where several play at
+once it is 1: a player that waits has all of its slots empty."""
 LEFT_TO_DECIDE = 1 / 3
 """Of an episode's actions, the share that a reset leaves to the policy, at least."""
 ACTIONS = 4
@@ -119,9 +121,9 @@ def rollouts(
     """Rows of EPISODES, where servers play of SERVED. ``demos``: by game, for resets; ``scratch``: of exactly this
     play, whatever decides it."""
     begun = list(_starts(plays, games, demos))
-    size = max(plays.settings.slots, math.ceil(len(begun) / _PORTIONS))
+    size = max(plays.settings.slots, math.ceil(len(begun) / max(_PORTIONS, shards.players)))
     portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
-    paths = [scratch / f"{number:05}.parquet" for number in range(len(portions))]
+    paths = [scratch / f"{size}-{number:05}.parquet" for number in range(len(portions))]
     schema = EPISODES if plays.settings.servers is None else SERVED
     return pa.concat_tables(kept_portions(shards, paths, schema, _player, (plays, policy, iteration), portions))
 
@@ -149,7 +151,7 @@ def branches(
     strays = random_commands(training, section.random_states, seed=plays.seed, without=branched)
     portions, paths = [], []
     for several, continuations in ((_in_order([*learnt, *measured]), section.continuations), (strays, 1)):
-        for part in _slices(several, continuations, drawer.seats):
+        for part in _slices(several, continuations, drawer.seats, shards.players):
             portions.append(([point for point, _ in part], [tried for _, tried in part], continuations))
             name = digest([(point.name, tried) for point, tried in part], continuations)
             paths.append(scratch / f"branches-{name}.parquet")
@@ -241,10 +243,11 @@ def _in_order(several: list[tuple[Point, tuple[str, ...]]]) -> list[tuple[Point,
 
 
 def _slices(
-    several: list[tuple[Point, tuple[str, ...]]], continuations: int, seats: int
+    several: list[tuple[Point, tuple[str, ...]]], continuations: int, seats: int, players: int = 1
 ) -> Iterator[list[tuple[Point, tuple[str, ...]]]]:
     """Consecutive states, at least one slice and about as many in each."""
     plays = continuations * sum(len(actions) for _, actions in several)
-    count = max(1, min(_PORTIONS, plays // (_REFILLS * seats), len(several)))
+    refills = _REFILLS if players == 1 else 1
+    count = max(1, min(max(_PORTIONS, players), plays // (refills * seats), len(several)))
     for first, end in pairwise(len(several) * n // count for n in range(count + 1)):
         yield several[first:end]

@@ -8,10 +8,14 @@ runs. What was measured is written after each part, so a run that is stopped lea
 
 - ``rollouts``: turns a second of the sampler, by episodes at once and by processes that share the GPU, and
   the time that 70,000 episodes would take.
-- ``training``: FLOP utilisation of 100 million and 1 billion parameters in bfloat16: 6 operations a weight and token,
-  and attention, over the rate of the device's data sheet, or of its own large products where it is not listed.
-- ``compile``, ``attention``, ``graph``: how many times as fast a training step is with ``torch.compile``, packed
-  attention with other kernels, and a decoding step as a CUDA graph.
+- ``campaign_rollouts``: 70,000 episodes by 16 processes.
+- ``training``: FLOP utilisation of 100 million and 1 billion parameters in bfloat16, with layers as they are and
+  compiled: 6 operations a weight and token, and attention, over the rate of the device's data sheet, or of its own
+  large products where it is not listed.
+- ``attention``, ``graph``: how many times as fast packed attention is with other kernels, and a decoding step as a CUDA
+  graph.
+
+``--parts training,graph`` measures these alone.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import multiprocessing
 import platform
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -33,25 +37,25 @@ from benchmarks import gpu_gains, gpu_rates
 PARTS: dict[str, Callable[[str, bool], dict]] = {
     "products": gpu_rates.products,
     "rollouts": gpu_rates.rollouts,
+    "campaign_rollouts": gpu_rates.campaign_rollouts,
     "training": gpu_rates.training,
-    "compile": gpu_gains.compiled_step,
     "attention": gpu_gains.attention_kernels,
     "graph": gpu_gains.decoding_graph,
 }
 """By name, in the order that they run: (device, small) → figures."""
 
 
-def measure(out: Path, device: str, small: bool, minutes: float) -> dict:
+def measure(out: Path, device: str, small: bool, minutes: float, parts: Sequence[str] = tuple(PARTS)) -> dict:
     """Run the parts one after another and write what is known after each."""
     started = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     report: dict = {"machine": machine(device), "small": small}
-    for name, part in PARTS.items():
+    for name in parts:
         begun = time.perf_counter()
         if begun - started > 60 * minutes:
             report[name] = {"skipped": f"{minutes:g} minutes are over"}
         else:
-            report[name] = attempted(part, device, small)
+            report[name] = attempted(PARTS[name], device, small)
             report[name]["seconds"] = round(time.perf_counter() - begun, 1)
         (out / "gpu.json").write_text(json.dumps(report, indent=2) + "\n")
         (out / "gpu.md").write_text(table(report))
@@ -101,11 +105,15 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), help="(default: the GPU, where there is one)")
     parser.add_argument("--small", action="store_true", help="small sizes, in two minutes on a CPU")
     parser.add_argument("--minutes", type=float, default=9.0, help="no part is begun after so many (default 9)")
+    parser.add_argument("--parts", default=",".join(PARTS), help="some of them (default %(default)s)")
     asked = parser.parse_args()
+    parts = asked.parts.split(",")
+    if unknown := [name for name in parts if name not in PARTS]:
+        parser.error(f"--parts: {unknown[0]!r} is not allowed: {', '.join(PARTS)}")
     device = asked.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cuda" and not torch.cuda.is_available():
         parser.error("--device: cuda is not allowed: torch sees no GPU here")
-    print(json.dumps(measure(asked.out, device, asked.small, asked.minutes)))
+    print(json.dumps(measure(asked.out, device, asked.small, asked.minutes, parts)))
 
 
 if __name__ == "__main__":

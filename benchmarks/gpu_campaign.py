@@ -11,6 +11,7 @@ is not, their figures stay in files.
 
 1. The policy imitates the expert. It then plays some games, to measure the time of an episode.
 2. So many rollouts are asked for as fit into :data:`SHARE` of the time that is left, at most those of the parameters.
+   With ``--as-asked`` these are played, and no time goes into measuring.
 3. Each iteration is rollout, label, prm, collect, policy, and an evaluation. Another one is begun where the longest so
    far would fit. What runs when the minutes are over is ended, and what was evaluated until then is the result.
 
@@ -99,6 +100,8 @@ class Asked:
     small: bool
     minutes: float
     players: int
+    fits: bool = True
+    """As many rollouts as fit; else those of the parameters, and nothing is measured for it."""
 
 
 def campaign_params(device: str, small: bool, seed: int, published: Path | None, words: Sequence[str]) -> dict:
@@ -137,7 +140,7 @@ def run(asked: Asked, until: float) -> dict:
     """Run the campaign in the current folder until the clock (``time.monotonic``) says ``until``; the report."""
     state: dict = read_json(Path(STATE)) if Path(STATE).exists() else {"ended": {}, "rollouts": None, "stopped": None}
     state["stopped"] = _stages(asked, state, ["demos", "sft"], until)
-    if state["stopped"] is None and state["rollouts"] is None:
+    if asked.fits and state["stopped"] is None and state["rollouts"] is None:
         state["rollouts"] = _fitted(load_params(), until - time.monotonic())
         write_json(state, Path(STATE))
         print(f"rollouts: {json.dumps(state['rollouts'])}", flush=True)
@@ -344,6 +347,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), help="(default: the GPU, where there is one)")
     parser.add_argument("--players", type=int, help="processes that play (default 8, with --small 1)")
+    parser.add_argument("--as-asked", action="store_true", help="the parameters' rollouts, whether they fit or not")
     parser.add_argument("words", nargs="*", metavar="NAME or KEY=VALUE", help="of profiles/NAME.yaml, or one key")
     return parser
 
@@ -360,7 +364,7 @@ def main() -> None:
     if not given.games and find_spec("alfworld") is None:
         parser.error("--games is needed: households are generated from the package alfworld, which is not installed")
     players = given.players or (1 if given.small else 8)
-    asked = Asked(given.out.resolve(), given.folder.resolve(), given.small, given.minutes, players)
+    asked = Asked(given.out.resolve(), given.folder.resolve(), given.small, given.minutes, players, not given.as_asked)
     until = time.monotonic() + 60 * asked.minutes
     asked.out.mkdir(parents=True, exist_ok=True)
     os.environ[SHARDS] = f"local:{asked.players}"

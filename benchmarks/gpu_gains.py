@@ -11,36 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 from agentprm_core.planning.shapes import ModelShape
 from agentprm_core.policy.runner import CachedModel, Extension
 from agentprm_core.policy.slot_attention import Plan
 from agentprm_core.training.attention import Blocks, attend_packed, forward_blocks
 from agentprm_core.training.packing import Row, pack
-from benchmarks.gpu_rates import ROW, SIZES, SMALL, cached, model_of, seconds_of
+from benchmarks.gpu_rates import cached, seconds_of
 
 _HEADS, _KV_HEADS, _HEAD = 12, 4, 64
-
-
-def compiled_step(device: str, small: bool) -> dict:
-    """Forward and backward pass of a dense batch, plain and compiled."""
-    if device == "cpu":
-        return {"skipped": "on a CPU"}
-    shape = SMALL["1M"].shape if small else SIZES["100M"].shape
-    model = model_of(shape, device).train()
-    ids = torch.randint(0, shape.vocabulary, (4 if small else 64, ROW), device=device)
-
-    def step(of: Callable) -> None:
-        with torch.autocast(device, torch.bfloat16):
-            logits = of(input_ids=ids, use_cache=False).logits
-        F.cross_entropy(logits.float().view(-1, shape.vocabulary), ids.view(-1)).backward()
-        model.zero_grad()
-
-    plain = seconds_of(lambda: step(model), device, 5)
-    compiled = torch.compile(model)
-    fast = seconds_of(lambda: step(compiled), device, 5)
-    return {"plain_ms": _ms(plain), "compiled_ms": _ms(fast), "gain": round(plain / fast, 2)}
 
 
 def attention_kernels(device: str, small: bool) -> dict:

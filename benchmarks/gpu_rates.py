@@ -50,8 +50,8 @@ class Size:
 
 
 SIZES = {
-    "100M": Size(ModelShape(12, 768, 2304, 12, 4, 64, 8192, True), 65_536, 12, 2),
-    "1B": Size(ModelShape(18, 2048, 6144, 16, 8, 128, 8192, True), 32_768, 8, 4),
+    "100M": Size(ModelShape(12, 768, 2304, 12, 4, 64, 8192, True), 65_536, 12, 1),
+    "1B": Size(ModelShape(18, 2048, 6144, 16, 8, 128, 8192, True), 65_536, 6, 4),
 }
 SMALL = {
     "0.3M": Size(ModelShape(2, 96, 288, 3, 1, 32, 512, True), 2048, 4),
@@ -146,12 +146,52 @@ def trained_policy(device: str, demos: int, steps: int) -> Checkpoint:
     return Checkpoint(model.eval(), tokenizer, make_renderer(tokenizer), "")
 
 
+def campaign_rollouts(device: str, small: bool) -> dict:
+    """Turns a second and minutes of :data:`CAMPAIGN` episodes that many processes play on one device, from the first
+    portion's beginning to the last one's end."""
+    count, slots, episodes = (2, 8, 64) if small else (16, 1024, CAMPAIGN)
+    policy = trained_policy(device, *((24, 6) if small else (600, 150)))
+    begun = starts(generate_games(8 if small else 512, 1, "unseen"), -(-episodes // (8 if small else 512)), 3)[
+        :episodes
+    ]
+    size = -(-len(begun) // count)
+    portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
+    pool = Processes(count, threads=1, device=device)
+    try:
+        measured(pool, policy, [(begun[:slots],)] * count, slots)  # wakes them up
+        at = time.perf_counter()
+        rate = measured(pool, policy, portions, slots)[0]
+        minutes = (time.perf_counter() - at) / 60
+    finally:
+        pool.close()
+    return {
+        "players": count,
+        "slots": slots,
+        "episodes": len(begun),
+        "turns_per_s": round(rate),
+        "minutes": round(minutes, 2),
+    }
+
+
 def training(device: str, small: bool) -> dict:
-    """Utilisation of each size, and how much memory it took."""
-    return {name: _utilisation(device, size) for name, size in (SMALL if small else SIZES).items()}
+    """Utilisation of each size, with layers as they are and compiled, and how much memory it took."""
+    ways = ((name, size, compiled) for name, size in (SMALL if small else SIZES).items() for compiled in (False, True))
+    return {
+        name + " compiled" * compiled: _tried(device, size, compiled)
+        for name, size, compiled in ways
+        if device != "cpu" or not compiled  # for which a CPU takes minutes
+    }
 
 
-def _utilisation(device: str, size: Size) -> dict:
+def _tried(device: str, size: Size, compiled: bool) -> dict:
+    """What the other sizes show is not lost with one that fails."""
+    try:
+        return _utilisation(device, size, compiled)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+
+
+def _utilisation(device: str, size: Size, compiled: bool) -> dict:
     shape, per_step = size.shape, size.batch_tokens // ROW
     rng = np.random.default_rng(0)
     rows = [Row(rng.integers(5, shape.vocabulary, ROW).astype(np.int32)) for _ in range(4 * per_step)]
@@ -165,6 +205,7 @@ def _utilisation(device: str, size: Size) -> dict:
         size.steps,
         optimizer="adamw",
         passes=size.passes,
+        compiled=compiled,
     )
     how = Training("bfloat16", "adamw", size.batch_tokens)
     flops = training_flops(shape, how, size.batch_tokens, ROW, size.batch_tokens)

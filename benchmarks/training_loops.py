@@ -133,12 +133,12 @@ def sft_steps(
     steps: int,
     optimizer: str = "muon",
     passes: int = 1,
+    compiled: bool = False,
 ) -> dict:
     """Steps of fine-tuning on episodes, all of whose tokens are learnt, and the optimizer's share of them."""
     tuned = [Row(row.input_ids, _all_learnt(len(row))) for row in rows]
-    settings = SftSettings(
-        RATE, batch_tokens // passes, 0, steps=steps, accumulation=passes, optimizer=optimizer, precision=precision
-    )
+    how = {"optimizer": optimizer, "precision": precision, "compiled": compiled}
+    settings = SftSettings(RATE, batch_tokens // passes, 0, steps=steps, accumulation=passes, **how)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = EpisodeTrainer(model_of(), tuned, sft_objective, settings, Path(scratch))
         clock = _Clock(trainer)

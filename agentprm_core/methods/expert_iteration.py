@@ -93,7 +93,7 @@ def collect(config: Config, given: Given) -> Collected:
         backwards=True,
     )
     search = given.search(decoding(config.search))
-    size = math.ceil(len(games) / _PORTIONS)
+    size = math.ceil(len(games) / max(_PORTIONS, given.shards.players))
     parts = [games[at : at + size] for at in range(0, len(games), size)]
     decides = (search, given.seed, given.device, given.threads)
     names = [search_digest(given.policy, given.prm, part, *decides) for part in parts]

@@ -69,6 +69,9 @@ class Refused:
 class Shards(Protocol):
     """Where portions are played."""
 
+    players: int
+    """That play at once, as far as is known: fewer portions leave some of them idle."""
+
     def play(self, work: Work, shared: tuple, portions: Sequence[tuple]) -> Iterator[Done]:
         """Every portion once, in the order in which they end. Raises DataError as the work does."""
         ...
@@ -76,6 +79,8 @@ class Shards(Protocol):
 
 class Here:
     """In this process, one after the other."""
+
+    players = 1
 
     def play(self, work: Work, shared: tuple, portions: Sequence[tuple]) -> Iterator[Done]:
         """The next portion is played when it is asked for."""

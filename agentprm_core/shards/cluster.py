@@ -67,6 +67,7 @@ class Cluster:
         ``actors``: at most so many; None: as many as there is room for.
         """
         self._address, self._threads, self._gpu, self._actors = address, threads, gpu, actors
+        self.players = actors or 1
         self._crew = _Crew()
         self._joined = False
         self._died_at_once = 0

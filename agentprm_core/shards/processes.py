@@ -26,7 +26,7 @@ class Processes:
     share one GPU, and each has the weights there."""
 
     def __init__(self, count: int, *, threads: int, device: str = "cpu") -> None:
-        self._count, self._threads, self._device = count, threads, device
+        self.players, self._threads, self._device = count, threads, device
         self._pool: ProcessPoolExecutor | None = None
 
     def play(self, work: Work, shared: tuple, portions: Sequence[tuple]) -> Iterator[Done]:
@@ -66,7 +66,7 @@ class Processes:
 
     def _started(self) -> ProcessPoolExecutor:
         spawn = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_begin, initargs=(self._threads,))
+        return ProcessPoolExecutor(self.players, mp_context=spawn, initializer=_begin, initargs=(self._threads,))
 
 
 _made: dict[str, Callable[..., Any]] = {}

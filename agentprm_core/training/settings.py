@@ -30,6 +30,8 @@ class TrainSettings:
     accumulation: int = 1
     precision: str = "float32"
     gradient_checkpointing: bool = False
+    compiled: bool = False
+    """Layers run through ``torch.compile``. It pays on a GPU, in runs of minutes."""
     save_every: int = 0
     """Steps between states that a killed run resumes from; 0 keeps none."""
     processes: int = 1

@@ -31,6 +31,7 @@ from torch.optim import AdamW
 
 from agentprm_core.progress import progress, watcher
 from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.compiling import compiled_layers
 from agentprm_core.training.muon import MuonWithAdamW
 from agentprm_core.training.naming import described, restored
 from agentprm_core.training.packing import Batch, BatchPlan, Row, pack
@@ -158,7 +159,8 @@ class EpisodeTrainer(Generic[S]):
             said, self._sums = load_state(state, self._learner)
             self.step, self.log, ended = step_of(state), said["log"], said["ended"]
             self._tokens += said["tokens"]
-        with packed_attention(self.model), computing_in(self.model, self.settings.precision):
+        compiled = compiled_layers(self.model, self.settings.compiled)
+        with packed_attention(self.model), computing_in(self.model, self.settings.precision), compiled:
             self._train(ended)
         self.model.eval()
         return step_of(state) if state else 0

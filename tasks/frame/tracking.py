@@ -19,6 +19,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeGuard
 
@@ -160,7 +161,10 @@ class Tracker:
 
 
 def start_sender(path: Path) -> subprocess.Popen | None:
-    """The process beside this one that sends what ``path`` says; None where none can be started."""
+    """The process beside this one that sends what ``path`` says; None where none can be started, or MLflow is not."""
+    if find_spec("mlflow") is None:
+        print(f"figures are kept in {path}: MLflow is not installed", file=sys.stderr)
+        return None
     modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # the same as this process has
     command = [sys.executable, "-m", "tasks.frame.sender", str(path)]
     try:
