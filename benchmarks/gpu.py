@@ -3,8 +3,8 @@
     python -m benchmarks.gpu --out gpu            # at most ten minutes; gpu/gpu.json and gpu/gpu.md
     python -m benchmarks.gpu --out gpu --small    # on a CPU in two minutes, to see that it runs
 
-It needs torch, transformers, numpy and pyarrow. A part that fails is written down with its error, and the next one
-runs. What was measured is written after each part, so a run that is stopped leaves its results.
+It needs torch, transformers, numpy and pyarrow, and to play also alfworld. A part that fails is written down with its
+error, and the next one runs. What was measured is written after each part, so a run that is stopped leaves its results.
 
 - ``rollouts``: turns a second of the sampler, by episodes at once and by processes that share the GPU, and
   the time that 70,000 episodes would take.
@@ -45,12 +45,12 @@ PARTS: dict[str, Callable[[str, bool], dict]] = {
 """By name, in the order that they run: (device, small) → figures."""
 
 
-def measure(out: Path, device: str, small: bool, minutes: float, parts: Sequence[str] = tuple(PARTS)) -> dict:
-    """Run the parts one after another and write what is known after each."""
+def measure(out: Path, device: str, small: bool, minutes: float, parts: Sequence[str] | None = None) -> dict:
+    """Run ``parts``, or all, one after another and write what is known after each."""
     started = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     report: dict = {"machine": machine(device), "small": small}
-    for name in parts:
+    for name in parts or PARTS:
         begun = time.perf_counter()
         if begun - started > 60 * minutes:
             report[name] = {"skipped": f"{minutes:g} minutes are over"}

@@ -68,14 +68,17 @@ from tasks.report.text import markdown
 ROOT = Path(__file__).parents[1]
 PROFILES = ("alfworld_rooms", "gpu")
 LARGE: dict = {
-    "compute": {"threads": 1, "slots": 512, "cache_mb": 4096, "pass_tokens": 32768},
+    "compute": {"threads": 1, "slots": 768, "cache_mb": 6144, "pass_tokens": 32768, "save_every": 100_000},
+    "games": {"published": {"root": "alfworld-data", "generated": 3199, "mixed": 10_000}, "train": 16_000},
     "demos": {"games": 6000},
     "model": {"width": 640, "layers": 6, "heads": 10},
+    "sft": {"epochs": 6, "batch_tokens": 6144},
     "rollout": {"games": 8750, "episodes_per_game": 8},
-    "critic": {"batch_tokens": 32768},
+    "critic": {"batch_tokens": 16_384},
+    "method": {"games": 6000, "steps": 1000, "batch_tokens": 6144},
     "evaluate": {"decoding": ["greedy", "best_of_16", "best_of_16_by_untrained_likelihood", "beam_4x4"]},
 }
-"""30 million parameters, and 70,000 rollouts an iteration. The sizes are a start: they have not been tuned."""
+"""30 million parameters, and up to 70,000 rollouts an iteration. A player takes 7 GiB of the GPU."""
 SMALL: dict = {
     "compute": {"threads": 1, "slots": 16},
     "games": {"train": 1400, "seen": 8, "unseen": 8},

@@ -47,6 +47,8 @@ def packed_attention(model: PreTrainedModel) -> Iterator[None]:
         return
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # takes seconds to import
 
+    if model.device.type == "cuda":  # cuDNN plans anew for each shape, and packed rows have new ones in each step
+        torch.backends.cuda.enable_cudnn_sdp(False)
     ALL_ATTENTION_FUNCTIONS.register(ATTENTION, attend_packed)
     configured = config._attn_implementation
     config._attn_implementation = ATTENTION

@@ -20,6 +20,7 @@ from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, prm_row
 from agentprm_core.prm.train import PrmSettings
+from agentprm_core.training.compiling import compiled_layers
 from agentprm_core.training.settings import rate_factor
 from agentprm_core.training.states import resume_point
 from agentprm_core.training.trainer import EpisodeTrainer, fit
@@ -243,6 +244,7 @@ import torch
 from pathlib import Path
 from tests.model.test_training import sft_trainer, weights
 from agentprm_core.improve.sft import SftSettings
+from agentprm_core.training.compiling import compiled_layers
 from agentprm_core.training.settings import rate_factor
 from agentprm_core.training.states import resume_point
 from agentprm_core.training.trainer import fit
@@ -272,3 +274,22 @@ def test_two_processes_are_one(tmp_path):
         subprocess.run([*command, str(accumulation)], check=True, cwd=root, env=environment, timeout=240)
         ends.append(torch.load(out / "weights.pt"))
     torch.testing.assert_close(*ends, atol=1e-4, rtol=0)
+
+
+def test_layers_are_compiled_within_the_block_alone(renderer):
+    model = text_world.small_model(renderer)
+    with compiled_layers(model, True):
+        assert all(layer._compiled_call_impl is not None for layer in model.model.layers)
+    assert all(layer._compiled_call_impl is None for layer in model.model.layers)
+    with compiled_layers(model, False):
+        assert all(layer._compiled_call_impl is None for layer in model.model.layers)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++ on a CPU")
+def test_compiled_layers_learn_the_same(renderer, tmp_path):
+    settings = dataclasses.replace(SFT, steps=4, save_every=0)
+    plain = sft_trainer(renderer, tmp_path / "plain", settings)
+    compiled = sft_trainer(renderer, tmp_path / "compiled", dataclasses.replace(settings, compiled=True))
+    assert [fit(trainer)["steps"] for trainer in (plain, compiled)] == [4, 4]
+    torch.testing.assert_close(weights(plain.model), weights(compiled.model), atol=1e-4, rtol=1e-3)
