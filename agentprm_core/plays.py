@@ -33,8 +33,8 @@ _PORTIONS = 8
 """Rollouts are kept in so many portions, or in one for each player (fewer where they would leave slots empty): a kill
 costs one."""
 _REFILLS = 8
-"""Branches of a portion to each slot, at least: towards the end of a portion slots are empty. Where several play at
-once it is 1: a player that waits has all of its slots empty."""
+"""Branches of a portion to each slot, at least: towards the end of a portion slots are empty. Fewer where players would
+have no portion: one that waits has all of its slots empty."""
 LEFT_TO_DECIDE = 1 / 3
 """Of an episode's actions, the share that a reset leaves to the policy, at least."""
 ACTIONS = 4
@@ -121,7 +121,8 @@ def rollouts(
     """Rows of EPISODES, where servers play of SERVED. ``demos``: by game, for resets; ``scratch``: of exactly this
     play, whatever decides it."""
     begun = list(_starts(plays, games, demos))
-    size = max(plays.settings.slots, math.ceil(len(begun) / max(_PORTIONS, shards.players)))
+    share = math.ceil(len(begun) / shards.players)
+    size = max(1, min(plays.settings.slots, share), math.ceil(len(begun) / max(_PORTIONS, shards.players)))
     portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
     paths = [scratch / f"{size}-{number:05}.parquet" for number in range(len(portions))]
     schema = EPISODES if plays.settings.servers is None else SERVED
@@ -247,7 +248,7 @@ def _slices(
 ) -> Iterator[list[tuple[Point, tuple[str, ...]]]]:
     """Consecutive states, at least one slice and about as many in each."""
     plays = continuations * sum(len(actions) for _, actions in several)
-    refills = _REFILLS if players == 1 else 1
-    count = max(1, min(max(_PORTIONS, players), plays // (refills * seats), len(several)))
+    count = max(plays // (_REFILLS * seats), min(players, plays // seats))
+    count = max(1, min(count, max(_PORTIONS, players), len(several)))
     for first, end in pairwise(len(several) * n // count for n in range(count + 1)):
         yield several[first:end]

@@ -3,8 +3,9 @@
     python -m benchmarks.gpu --out gpu            # at most ten minutes; gpu/gpu.json and gpu/gpu.md
     python -m benchmarks.gpu --out gpu --small    # on a CPU in two minutes, to see that it runs
 
-It needs torch, transformers, numpy and pyarrow, and to play also alfworld. A part that fails is written down with its
-error, and the next one runs. What was measured is written after each part, so a run that is stopped leaves its results.
+It needs torch, transformers, numpy and pyarrow. The parts that play need alfworld too. A part that fails is written
+down with its error, and the next one runs. What was measured is written after each part, so a run that is stopped
+leaves its results.
 
 - ``rollouts``: turns a second of the sampler, by episodes at once and by processes that share the GPU, and
   the time that 70,000 episodes would take.

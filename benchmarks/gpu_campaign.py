@@ -209,12 +209,13 @@ def _probe(params: Params) -> tuple[float, float]:
     compute, play = params.compute, play_settings(params)
     how = {"device": compute.device, "dtype": playing_dtype(compute.precision)}
     policy = merged(load_checkpoint(layout.policy(0), plays=True, **how))
-    where, count = shards(compute), params.compute.slots * (1 if shards(compute) is HERE else 8)
+    where = shards(compute)
+    count = compute.slots * where.players
     train = games_from_table(read_table(layout.games("train"), GAMES))
     games = share_of(train, min(count, len(train)), seed=params.seed, iteration=1)
     plays = Plays(1, params.rollout.temperature, None, Branch(0, 0, 0, 1, 1.0), play, params.seed)
     taken, turns = 0.0, 0
-    for number, some in enumerate((games[: max(8, len(games) // 8)], games)):  # the first wakes the processes up
+    for number, some in enumerate((games[: max(8, len(games) // 8)], games)):  # the first starts processes
         scratch, begun = layout.SCRATCH / "probe" / str(number), time.perf_counter()
         shutil.rmtree(scratch, ignore_errors=True)
         turns = len(rollouts(plays, policy, some, {}, iteration=1, scratch=scratch, shards=where))

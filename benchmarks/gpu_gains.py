@@ -1,4 +1,4 @@
-"""What ``torch.compile``, other attention kernels and CUDA graphs gain, each alone, for :mod:`benchmarks.gpu`.
+"""What other attention kernels and CUDA graphs gain, each alone, for :mod:`benchmarks.gpu`.
 
 The pipeline uses none but the attention kernel for rows of different lengths, on a GPU that has it. A gain is the plain
 way's seconds over the other's: above 1 it is worth having.

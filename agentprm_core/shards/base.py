@@ -1,8 +1,9 @@
 """Portions of play, wherever they are played.
 
 Work is a function of this package that makes a player from what all portions share (a policy, say), and plays one
-portion a call. What a portion comes to depends on itself alone: episodes draw by their game and number, and a portion's
-size is no matter of who plays it. So a result has the same bytes for any number of players.
+portion a call. What a portion comes to depends on itself alone. How the work is cut may follow from the number of
+players, and changes no episode: each draws by its game and number. So on a CPU a result has the same bytes for any
+number of players.
 
 Finished portions are kept: a killed run plays only what is missing.
 """

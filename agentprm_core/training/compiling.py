@@ -10,8 +10,12 @@ from torch import nn
 
 @contextmanager
 def compiled_layers(model: nn.Module, compiled: bool) -> Iterator[None]:
-    """Within the block each layer of ``model`` runs compiled, if ``compiled``. All layers share one program, for any
-    number of tokens; the first step waits for it. Weights and their names stay as they are."""
+    """Within the block each layer of ``model`` runs compiled, if ``compiled``: layers of transformers' own models do.
+
+    All layers share one program, for any number of tokens, where rows attend as they lie
+    (:attr:`agentprm_core.training.attention.Blocks.rows`). Elsewhere another number of blocks compiles anew. The first
+    step waits for the compiler. Weights and their names stay as they are.
+    """
     if not compiled:
         yield
         return

@@ -31,7 +31,7 @@ class TrainSettings:
     precision: str = "float32"
     gradient_checkpointing: bool = False
     compiled: bool = False
-    """Layers run through ``torch.compile``. It pays on a GPU, in runs of minutes."""
+    """Layers run through ``torch.compile``: the first step waits for it, and on a GPU those after are faster."""
     save_every: int = 0
     """Steps between states that a killed run resumes from; 0 keeps none."""
     processes: int = 1

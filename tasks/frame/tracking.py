@@ -161,7 +161,8 @@ class Tracker:
 
 
 def start_sender(path: Path) -> subprocess.Popen | None:
-    """The process beside this one that sends what ``path`` says; None where none can be started, or MLflow is not."""
+    """The process beside this one that sends what ``path`` says; None where none can be started, or MLflow is not
+    installed."""
     if find_spec("mlflow") is None:
         print(f"figures are kept in {path}: MLflow is not installed", file=sys.stderr)
         return None

@@ -13,13 +13,14 @@ from mlflow import MlflowClient
 
 from agentprm_core.datasets import atomic_write
 from agentprm_core.progress import progress, watched_by, watcher
-from tasks.frame import layout
+from tasks.frame import layout, tracking
 from tasks.frame.home import HOME, home, spool_folder
 from tasks.frame.sender import flush
 from tasks.frame.stage import write_json
 from tasks.frame.tracking import EXPERIMENT, Tracker, campaign_id, dvc_md5, flatten, tracking_uri
 
 ROOT = Path(__file__).parents[2]
+START_SENDER = tracking.start_sender  # before tests replace it
 ADDRESS = "http://ann:hunter22@host/"
 PARAMS = {"seed": 1, "rollout": {"games": 3, "branch": {"states": 2}}, "label": {"gamma": 0.9}}
 
@@ -254,3 +255,9 @@ def test_a_stage_killed_in_the_middle_leaves_its_curve_and_no_process(client, tm
     run = run_of(client, "sft")
     assert [point.step for point in client.get_metric_history(run.info.run_id, "sft.loss")] == [1, 2]
     assert run.info.status == "KILLED"
+
+
+def test_without_mlflow_figures_stay_in_a_file(monkeypatch, capsys):
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    assert START_SENDER(Path("spool.jsonl")) is None
+    assert capsys.readouterr().err == "figures are kept in spool.jsonl: MLflow is not installed\n"

@@ -206,7 +206,7 @@ def kill_once_it_has_begun(folder: Path, stage: str) -> None:
         command(stage), cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     scratch = folder / layout.SCRATCH / stage.replace(" ", "@")  # beside it MLflow's spool, whose folders come and go
-    while not list(scratch.rglob("00000.parquet")):
+    while not list(scratch.rglob("*-00000.parquet")):
         assert running.poll() is None, running.stderr.read()
         time.sleep(0.02)
     running.send_signal(signal.SIGKILL)

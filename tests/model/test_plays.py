@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from agentprm_core.datasets import write_table
 from agentprm_core.plays import Branch, Plays
 from agentprm_core.rollout import play, starts
 from agentprm_core.search.playing import PlaySettings
+from agentprm_core.shards.base import HERE
 from agentprm_core.types import Episode, Turn
 from tests.model import toy
 
@@ -42,9 +44,9 @@ def branches(toy_engine, monkeypatch):
         made.played.append([point.name for point in points])
         return playing(sampler, games, points, *arguments, **how)
 
-    def made(folder, slots=2):
-        sides = {"validation_share": 0.5, "campaign_seed": 1}
-        return plays.branches(of(toy_engine, slots), toy.policy(), episodes, GAMES, **sides, scratch=folder)
+    def made(folder, slots=2, shards=HERE):
+        how = {"validation_share": 0.5, "campaign_seed": 1, "scratch": folder, "shards": shards}
+        return plays.branches(of(toy_engine, slots), toy.policy(), episodes, GAMES, **how)
 
     made.played, made.dies_at = [], None
     monkeypatch.setattr(plays, "play_branches", noted)
@@ -63,6 +65,30 @@ def test_slices_give_the_bytes_of_one_go(branches, tmp_path, monkeypatch):
     write_table(branches(tmp_path / "one"), tmp_path / "one.parquet")
     assert branches.played == [several, strays]
     assert (tmp_path / "slices.parquet").read_bytes() == (tmp_path / "one.parquet").read_bytes()
+
+
+def crew(players: int) -> SimpleNamespace:
+    """As so many players would get the portions, all of them played here."""
+    return SimpleNamespace(players=players, play=HERE.play)
+
+
+def test_many_players_have_a_slice_each_and_the_same_bytes(branches, tmp_path):
+    write_table(branches(tmp_path / "here", slots=4), tmp_path / "here.parquet")
+    few = len(branches.played)
+    branches.played.clear()
+    write_table(branches(tmp_path / "crew", slots=4, shards=crew(9)), tmp_path / "crew.parquet")
+    assert len(branches.played) > few
+    assert (tmp_path / "here.parquet").read_bytes() == (tmp_path / "crew.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(("slots", "players", "portions"), [(2, 1, 6), (2, 9, 9), (100, 1, 1), (100, 4, 4)])
+def test_rollouts_are_cut_so_that_every_player_has_a_portion(toy_engine, tmp_path, slots, players, portions):
+    """18 episodes. One player has full slots, and at most eight portions."""
+    how = {"demos": {}, "iteration": 1}
+    play_all = (of(toy_engine, slots), toy.policy(), list(GAMES.values()))
+    cut = plays.rollouts(*play_all, **how, scratch=tmp_path / "cut", shards=crew(players))
+    assert len(list((tmp_path / "cut").iterdir())) == portions
+    assert cut.equals(plays.rollouts(*play_all, **how, scratch=tmp_path / "here"))
 
 
 def test_a_finished_slice_is_not_played_again(branches, tmp_path):

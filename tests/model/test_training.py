@@ -244,7 +244,6 @@ import torch
 from pathlib import Path
 from tests.model.test_training import sft_trainer, weights
 from agentprm_core.improve.sft import SftSettings
-from agentprm_core.training.compiling import compiled_layers
 from agentprm_core.training.settings import rate_factor
 from agentprm_core.training.states import resume_point
 from agentprm_core.training.trainer import fit
