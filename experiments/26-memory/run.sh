@@ -11,11 +11,10 @@ more="rollout.branch.train_states=800 rollout.branch.random_states=12000"
 sh experiments/run memory-rollouts-11 no_memory seed=11 $sizes rollout.games=14000 -- evaluate@1
 sh experiments/run memory-rollouts-12 no_memory seed=12 $sizes rollout.games=14000 $more -- evaluate@1
 longer="python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --all --steps 2520 --json"
-shown="demos.games=3000 sft.epochs=3.5"
-memory="env.world=alfworld-remembering $shown"
+memory="env.world=alfworld-remembering"
 THEN=$longer sh experiments/run memory-longer $memory $sizes -- policy@3
 for seed in 1 2 3; do
   THEN=$both sh experiments/run memory-campaign-$seed seed=$seed $memory $sizes -- policy@3
   last=$((seed == 1 ? 3 : 1)) # iteration of the control
-  [ $seed = 3 ] || THEN=$both sh experiments/run memory-control-$seed seed=$seed env.world=alfworld $shown $sizes -- policy@$last
+  [ $seed = 3 ] || THEN=$both sh experiments/run memory-control-$seed seed=$seed env.world=alfworld $sizes -- policy@$last
 done

@@ -6,12 +6,13 @@ sizes="compute.threads=1 games.seen=400 games.unseen=400 evaluate.decoding=[gree
 both='for world in alfworld alfworld-remembering; do for split in seen unseen; do for policy in data/checkpoints/policy/*; do
 python -m tasks.evaluate --policy $policy --world $world --games data/games --split $split --method greedy --json
 done; done; done'
-more="demos.games=3000 sft.epochs=3.5" # the default has half of them, shown twice as often
 for seed in 1 2 3; do
-  THEN=$both sh experiments/run rooms-own-play-$seed seed=$seed env.world=alfworld-training $more $sizes -- policy@3
-  THEN=$both sh experiments/run rooms-control-$seed seed=$seed env.world=alfworld-remembering $more $sizes -- policy@3
-  THEN=$both sh experiments/run rooms-fewer-$seed seed=$seed env.world=alfworld-training $sizes -- policy@3 # the default
+  THEN=$both sh experiments/run rooms-own-play-$seed seed=$seed env.world=alfworld-training $sizes -- policy@3
+  THEN=$both sh experiments/run rooms-control-$seed seed=$seed env.world=alfworld-remembering $sizes -- policy@3
 done
 longer="python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --all --steps 2520 --json"
-THEN=$longer sh experiments/run rooms-longer env.world=alfworld-training $more $sizes -- policy@3
-THEN=$longer sh experiments/run rooms-fewer-longer env.world=alfworld-training $sizes -- policy@3
+THEN=$longer sh experiments/run rooms-longer env.world=alfworld-training $sizes -- policy@3
+# Half of the demonstrations, twice the epochs, and its control by the demonstrations.
+fewer="env.world=alfworld-training demos.games=1500 sft.epochs=7"
+for seed in 1 2 3; do THEN=$both sh experiments/run rooms-fewer-$seed seed=$seed $fewer $sizes -- policy@3; done
+THEN=$longer sh experiments/run rooms-fewer-longer $fewer $sizes -- policy@3
