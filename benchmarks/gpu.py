@@ -74,7 +74,7 @@ def attempted(part: Callable[[str, bool], dict], device: str, small: bool) -> di
             return process.submit(part, device, small).result()
     except Exception as error:
         traceback.print_exc()
-        return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+        return gpu_rates.failed(error)
 
 
 def machine(device: str) -> dict:

@@ -78,7 +78,7 @@ LARGE: dict = {
     "method": {"games": 6000, "steps": 1000, "batch_tokens": 6144},
     "evaluate": {"decoding": ["greedy", "best_of_16", "best_of_16_by_untrained_likelihood", "beam_4x4"]},
 }
-"""30 million parameters, and up to 70,000 rollouts an iteration. A player takes 7 GiB of the GPU."""
+"""30 million parameters, and up to 70,000 rollouts an iteration. Each player's caches may take 6 GiB of the GPU."""
 SMALL: dict = {
     "compute": {"threads": 1, "slots": 16},
     "games": {"train": 1400, "seen": 8, "unseen": 8},

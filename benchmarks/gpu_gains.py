@@ -17,7 +17,7 @@ from agentprm_core.policy.runner import CachedModel, Extension
 from agentprm_core.policy.slot_attention import Plan
 from agentprm_core.training.attention import Blocks, attend_packed, forward_blocks
 from agentprm_core.training.packing import Row, pack
-from benchmarks.gpu_rates import cached, seconds_of
+from benchmarks.gpu_rates import cached, failed, seconds_of
 
 _HEADS, _KV_HEADS, _HEAD = 12, 4, 64
 
@@ -48,7 +48,7 @@ def attention_kernels(device: str, small: bool) -> dict:
             seconds = seconds_of(lambda attend=attend: attend(*qkv).float().sum().backward(), device, 5)
             found[name] = {"ms": _ms(seconds)}
         except Exception as error:  # a kernel that this version of torch has not
-            found[name] = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+            found[name] = failed(error)
     for name in sorted(set(results) - {"padded"}):
         found[name]["gain"] = round(found["padded"]["ms"] / found[name]["ms"], 2)
         found[name]["difference"] = round(float((results[name] - results["padded"]).abs().max()), 4)

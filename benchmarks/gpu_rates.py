@@ -151,9 +151,8 @@ def campaign_rollouts(device: str, small: bool) -> dict:
     portion's beginning to the last one's end."""
     count, slots, episodes = (2, 8, 64) if small else (16, 1024, CAMPAIGN)
     policy = trained_policy(device, *((24, 6) if small else (600, 150)))
-    begun = starts(generate_games(8 if small else 512, 1, "unseen"), -(-episodes // (8 if small else 512)), 3)[
-        :episodes
-    ]
+    games = generate_games(8 if small else 512, 1, "unseen")
+    begun = starts(games, -(-episodes // len(games)), 3)[:episodes]
     size = -(-len(begun) // count)
     portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
     pool = Processes(count, threads=1, device=device)
@@ -164,13 +163,8 @@ def campaign_rollouts(device: str, small: bool) -> dict:
         minutes = (time.perf_counter() - at) / 60
     finally:
         pool.close()
-    return {
-        "players": count,
-        "slots": slots,
-        "episodes": len(begun),
-        "turns_per_s": round(rate),
-        "minutes": round(minutes, 2),
-    }
+    figures = {"players": count, "slots": slots, "episodes": len(begun)}
+    return figures | {"turns_per_s": round(rate), "minutes": round(minutes, 2)}
 
 
 def training(device: str, small: bool) -> dict:
@@ -188,7 +182,12 @@ def _tried(device: str, size: Size, compiled: bool) -> dict:
     try:
         return _utilisation(device, size, compiled)
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+        return failed(error)
+
+
+def failed(error: Exception) -> dict:
+    """What a report has in place of figures."""
+    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
 
 
 def _utilisation(device: str, size: Size, compiled: bool) -> dict:
