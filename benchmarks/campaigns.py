@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import yaml
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.methods.base import Folders, Given
+from agentprm_core.policy.models import MANIFEST
 from agentprm_core.search.playing import PlaySettings
 from agentprm_core.training.hardware import Hardware
 from agentprm_core.types import GAMES, Game
+from agentprm_core.worlds import world_spec
 
 
 def params_of(root: Path) -> dict:
@@ -24,7 +27,10 @@ def params_of(root: Path) -> dict:
 
 
 def given_of(root: Path, params: dict, iteration: int, scratch: Path) -> Given:
-    """What the critic of this iteration was given, from the campaign's folder."""
+    """What the critic of this iteration was given, from the campaign's folder.
+
+    Raises DataError where the first policy is of another world than ``params``: they are not the campaign's then.
+    """
     data, before, compute, model = root / "data", iteration - 1, params["compute"], params["model"]
     play = PlaySettings(
         world=params["env"]["world"],
@@ -47,6 +53,7 @@ def given_of(root: Path, params: dict, iteration: int, scratch: Path) -> Given:
         prm=data / f"checkpoints/prm/{iteration}",
         prm_before=None,
     )
+    _require_same_world(root, folders.first_policy / MANIFEST, play.world)
     kept = {"pass_tokens": compute["pass_tokens"], "save_every": 0}
     return Given(
         iteration=iteration,
@@ -72,3 +79,12 @@ def games_by_world(root: Path, splits: str) -> dict[str, list[Game]]:
         for game in games_from_table(read_table(root / f"data/games/{split}.parquet", GAMES)):
             found[game.world].append(game)
     return dict(sorted(found.items()))
+
+
+def _require_same_world(root: Path, manifest: Path, world: str) -> None:
+    trained = json.loads(manifest.read_text()).get("world", "") if manifest.exists() else ""
+    if trained not in ("", world_spec(world).name):
+        raise DataError(
+            f"{root / 'params.yaml'}: env.world is {world}, and the campaign's first policy was trained in {trained}: "
+            "bring back the campaign's parameters (dvc exp apply NAME, or THEN=COMMAND of experiments/run)"
+        )

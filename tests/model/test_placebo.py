@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.errors import DataError
-from agentprm_core.policy.models import Checkpoint, save_checkpoint
+from agentprm_core.policy.models import MANIFEST, Checkpoint, save_checkpoint
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.placebo import permuted
 from agentprm_core.prm.rows import Labelled, Tried
@@ -216,3 +216,11 @@ def test_a_folder_that_is_no_checkpoint_is_not_replaced(tmp_path):
     with pytest.raises(DataError, match=r"--out: .* is there, and is no checkpoint: name a folder that is not"):
         train_placebo(tmp_path, 1, tmp_path, tmp_path)
     assert (tmp_path / "notes").exists()
+
+
+def test_parameters_of_another_campaign_are_refused(tmp_path):
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    (policy := tmp_path / "data/checkpoints/policy/0").mkdir(parents=True)
+    (policy / MANIFEST).write_text('{"world": "arithmetic"}')
+    with pytest.raises(DataError, match=r"env.world is alfworld-training, .* trained in arithmetic: bring back"):
+        train_placebo(tmp_path, 1, tmp_path / "placebo", tmp_path)
