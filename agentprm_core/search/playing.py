@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -173,26 +173,45 @@ def play_games(
         if world_model is None:
             raise ValueError("lookahead needs a world model")
         return _ahead(policy, prm, world_model, starts(games, 1, seed), search)
-    return best_of_each_game(play_trajectories(policy, games, search, seed), prm)
+    played = play_trajectories(policy, games, search, seed)
+    return best_of_each_game(played, judge_ends(played, prm))
 
 
 def play_trajectories(policy: Checkpoint, games: Sequence[Game], search: Search, seed: int) -> list[Episode]:
-    """``n`` episodes of every game, which ``best_trajectory`` chooses among: the same whatever PRM does."""
+    """``n`` episodes of every game, which ``best_trajectory`` chooses among: the same whatever PRM does. The first of
+    them, by ``index``, are those of a smaller ``n``."""
     return _stepped(search.sampler(policy), starts(games, search.way.n, seed), search.settings)
 
 
-def best_of_each_game(played: Sequence[Episode], prm: Checkpoint) -> list[Episode]:
-    """Of each game the episode whose last action scores best, at the cost of all; sorted by id. One without an action,
-    whose first observation fills the context, comes last."""
+@dataclass(frozen=True, slots=True)
+class End:
+    """What a PRM says of a whole episode."""
+
+    score: float
+    """Q_φ of its last action; -inf where it has none, because its first observation fills the context."""
+    read: int
+    """Tokens of the episode."""
+
+
+def judge_ends(played: Sequence[Episode], prm: Checkpoint) -> dict[tuple[str, int], End]:
+    """{(game, index): how it ends}. Episodes of the same text are scored once."""
+    tokens = [tuple(prm.renderer.episode(episode.turns).input_ids) for episode in played]
+    different = dict(zip(tokens, played))
+    scored = score_episodes(prm.model, prm.renderer, list(different.values()), _SCORING_TOKENS)
+    last = {text: float(q_T[-1]) if len(q_T) else -math.inf for text, q_T in zip(different, scored)}
+    return {(e.game_id, e.index): End(last[text], len(text)) for e, text in zip(played, tokens)}
+
+
+def best_of_each_game(played: Sequence[Episode], ends: Mapping[tuple[str, int], End]) -> list[Episode]:
+    """Of each game the episode whose last action scores best, at the cost of all; sorted by id."""
     played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
-    scored = score_episodes(prm.model, prm.renderer, played, _SCORING_TOKENS)
     cost: dict[str, Cost] = {}
     steps: Counter[str] = Counter()
     for episode in played:
         steps[episode.game_id] += episode.length
-        read = Cost(prm_read=len(prm.renderer.episode(episode.turns).input_ids))
+        read = Cost(prm_read=ends[episode.game_id, episode.index].read)
         cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
-    best = best_trajectories(played, [float(q_T[-1]) if len(q_T) else -math.inf for q_T in scored])
+    best = best_trajectories(played, [ends[episode.game_id, episode.index].score for episode in played])
     return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +18,10 @@ from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dty
 from agentprm_core.search.decoding_config import DecodingConfig
 from agentprm_core.search.efficiency import efficiency
 from agentprm_core.search.playing import (
+    End,
     Search,
     best_of_each_game,
+    judge_ends,
     play_games,
     play_headroom,
     play_trajectories,
@@ -79,10 +81,9 @@ def measure(
     seed: int,
     folder: Path,
 ) -> pa.Table:
-    """Outcomes of all cells. One that ``folder`` has from before is read, not played; trajectories are played once
-    for all PRMs, whose cells of a size come one after another."""
-    tables = []
-    trajectories = lru_cache(maxsize=1)(lambda search: play_trajectories(policy, games, search, seed))
+    """Outcomes of all cells. One that ``folder`` has from before is read, not played. Trajectories are played once for
+    all PRMs and sizes, and a PRM scores them once: those of a size are the first of the most."""
+    tables, trajectories = [], _Trajectories(policy, prms, games, cells, seed)
     for number, cell in enumerate(cells, 1):
         prm, began = prms.get(cell.prm), time.perf_counter()
         digest = search_digest(policy, prm, games, cell.search, seed, cell.plays)
@@ -92,6 +93,39 @@ def measure(
         name = f"[{number}/{len(cells)}] {cell.search.name} {cell.prm}"
         _say(name, tables[-1], None if old else time.perf_counter() - began)
     return pa.concat_tables(tables)
+
+
+class _Trajectories:
+    """Whole episodes to choose among, played and scored when they are first asked for."""
+
+    def __init__(
+        self,
+        policy: Checkpoint,
+        prms: Mapping[str, Checkpoint],
+        games: Sequence[Game],
+        cells: Sequence[Cell],
+        seed: int,
+    ) -> None:
+        self._policy, self._prms, self._games, self._seed = policy, prms, games, seed
+        self._most = max(
+            (cell.search for cell in cells if _is_of_trajectories(cell)), key=lambda s: s.way.n, default=None
+        )
+        self._ends: dict[str, dict[tuple[str, int], End]] = {}
+
+    @cached_property
+    def _played(self) -> list[Episode]:
+        assert self._most is not None
+        return play_trajectories(self._policy, self._games, self._most, self._seed)
+
+    def best(self, cell: Cell) -> list[Episode]:
+        """Of each game the one that the cell's PRM finds best."""
+        if cell.prm not in self._ends:
+            self._ends[cell.prm] = judge_ends(self._played, self._prms[cell.prm])
+        return best_of_each_game([e for e in self._played if e.index < cell.search.way.n], self._ends[cell.prm])
+
+
+def _is_of_trajectories(cell: Cell) -> bool:
+    return cell.search.way.method == "best_trajectory"
 
 
 def table(outcomes: pa.Table, cells: Sequence[Cell]) -> list[dict]:
@@ -180,12 +214,12 @@ def _played(
     games: Sequence[Game],
     split: str,
     seed: int,
-    trajectories: Callable[[Search], Sequence[Episode]],
+    trajectories: _Trajectories,
 ) -> pa.Table:
     if cell.plays:
         episodes = play_headroom(policy, games, cell.search, seed, cell.plays)
-    elif cell.search.way.method == "best_trajectory" and prm is not None:
-        episodes = best_of_each_game(trajectories(cell.search), prm)
+    elif _is_of_trajectories(cell):
+        episodes = trajectories.best(cell)
     else:
         episodes = play_games(policy, prm, games, cell.search, seed)
     return outcomes_table(
