@@ -1,4 +1,4 @@
-"""What ``agentprm search-curves`` measures: every search under every PRM, its table and its picture."""
+"""What ``agentprm search-curves`` measures: every search under every PRM."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from agentprm_core.datasets import write_table
-from agentprm_core.evaluate import COMPUTE, OUTCOMES, outcomes_table, paired_test, summary, wins
+from agentprm_core.evaluate import OUTCOMES, outcomes_table, summary
 from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, require_world
 from agentprm_core.search.decoding_config import DecodingConfig
-from agentprm_core.search.efficiency import efficiency
 from agentprm_core.search.playing import (
     End,
     Search,
@@ -29,19 +28,11 @@ from agentprm_core.search.playing import (
 )
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds.published import find_games
+from tasks.commands.curves_table import ALONE, ORACLE, SEARCHES, curves_of, efficiencies, table, text
 from tasks.commands.measuring import search_from, settle_world
 from tasks.frame.quiet import quiet
 from tasks.frame.stage import write_json
 from tasks.report.figures import search_curves
-from tasks.report.text import aligned
-
-ALONE = "policy"
-"""In the PRM's place where none chooses."""
-ORACLE = "oracle"
-"""In its place where the true Q does."""
-SEARCHES = ("best_of_n", "best_trajectory", "beam")
-BUDGETS = ("tokens", "generated")
-"""What compute is counted in: tokens that both models read, or tokens of all sampled actions; a game."""
 
 
 @dataclass(frozen=True)
@@ -128,60 +119,6 @@ def _is_of_trajectories(cell: Cell) -> bool:
     return cell.search.way.method == "best_trajectory"
 
 
-def table(outcomes: pa.Table, cells: Sequence[Cell]) -> list[dict]:
-    """One row a cell: the figures of :func:`agentprm_core.evaluate.summary`, ``prm``, ``search`` (its method),
-    ``tokens`` and the paired tests ``v_greedy`` and ``v_sample`` on the same games."""
-    method = {cell.search.name: cell.search.way.method for cell in cells}
-    alone = {method: wins(outcomes, method=ALONE, decoding=method) for method in ("greedy", "sample")}
-    rows = []
-    for row in summary(outcomes):
-        won = wins(outcomes, method=row["method"], decoding=row["decoding"])
-        tests = {f"v_{method}": asdict(paired_test(before, won)) for method, before in alone.items()}
-        named = {"prm": row.pop("method"), "search": method[row["decoding"]]}
-        rows.append(named | row | tests | {"tokens": row["policy_read"] + row["prm_read"]})
-    return sorted(rows, key=lambda row: (row["search"], row["prm"], row["tokens"]))
-
-
-def efficiencies(rows: Sequence[Mapping], first: str) -> list[dict]:
-    """How ``first`` stands to every other PRM in each search and each kind of budget."""
-    found = []
-    for search in SEARCHES:
-        curves = curves_of(rows, search)
-        for rival in sorted(curves.keys() - {first, ORACLE}):
-            for budget in BUDGETS:
-                ours, theirs = ([(row[budget], row["success"]) for row in curves[name]] for name in (first, rival))
-                found.append({"search": search, "rival": rival, "budget": budget} | efficiency(ours, theirs))
-    return found
-
-
-def curves_of(rows: Sequence[Mapping], search: str) -> dict[str, list[Mapping]]:
-    """{PRM: rows by tokens} of one search, each from sampling on."""
-    sampling = [row for row in rows if row["search"] == "sample"]
-    of = [row for row in rows if row["search"] == search]
-    return {prm: sampling + [row for row in of if row["prm"] == prm] for prm in sorted({row["prm"] for row in of})}
-
-
-def text(rows: Sequence[Mapping], compared: Sequence[Mapping]) -> str:
-    """What is printed: the table, then the efficiencies."""
-    head = ("search", "PRM", "success", "95 % interval", "v. greedy", "p", "v. sample", "p")
-    head += ("generated", "policy reads", "PRM reads", "world steps")
-    lines = [
-        [
-            row["decoding"], row["prm"], f"{row['success']:.1%}", f"{row['ci_low']:.1%} – {row['ci_high']:.1%}",
-            *_tested(row["v_greedy"]), *_tested(row["v_sample"]),
-            *(f"{row[name]:.0f}" for name in COMPUTE),
-        ]
-        for row in rows
-    ]  # fmt: skip
-    than = ("search", "rival", "counted in", "rival's best", "rival's compute", "compute", "times less")
-    against = []
-    for row in compared:
-        ours = ("never", "") if row["times"] is None else (f"{row['compute']:.0f}", f"{row['times']:.2f}")
-        rivals = (f"{row['rival_best']:.1%}", f"{row['rival_compute']:.0f}")
-        against.append([row["search"], row["rival"], row["budget"], *rivals, *ours])
-    return "\n\n".join([aligned(head, lines), *([aligned(than, against)] if against else [])])
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Measure what the command line says, write and print it."""
     quiet()
@@ -195,8 +132,9 @@ def run(arguments: argparse.Namespace) -> None:
     search = search_from(arguments, policy.model.config.max_position_embeddings, DecodingConfig("sample"))
     cells = plan(list(prms), search, arguments.best_of, arguments.beams, arguments.oracle)
     outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")
-    rows = table(outcomes, cells)
-    compared = efficiencies(rows, next(iter(prms))) if prms else []
+    first = next(iter(prms), None)
+    rows = table(outcomes, {cell.search.name: cell.search.way.method for cell in cells}, first)
+    compared = efficiencies(rows, first) if first else []
     write_table(outcomes, arguments.out / "outcomes.parquet")
     digests = {"policy": policy.digest, "prms": {name: prm.digest for name, prm in prms.items()}}
     write_json(
@@ -204,7 +142,7 @@ def run(arguments: argparse.Namespace) -> None:
     )
     curves = {search: of for search in SEARCHES if (of := curves_of(rows, search))}
     search_curves(curves, rows, arguments.out / "curves.png")
-    print(text(rows, compared), flush=True)
+    print(text(rows, compared, first), flush=True)
 
 
 def _played(
@@ -240,7 +178,3 @@ def _say(name: str, outcomes: pa.Table, seconds: float | None) -> None:
     took = "kept" if seconds is None else f"{seconds:.0f} s"
     tokens = row["policy_read"] + row["prm_read"]
     print(f"{name}: {row['success']:.1%} of {row['games']}, {tokens:.0f} tokens a game, {took}", flush=True)
-
-
-def _tested(paired: Mapping) -> tuple[str, str]:
-    return f"{100 * paired['difference']:+.1f}", f"{paired['p_value']:.3g}"

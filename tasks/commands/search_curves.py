@@ -12,7 +12,8 @@ playing on from each candidate: the headroom of choosing, at a price no player c
 and another PRM or size adds its cells alone.
 
 Writes ``outcomes.parquet`` (game by game; ``method`` is the PRM's name), ``curves.json`` (the table: success, its
-interval, paired tests, compute; and the efficiency against each rival) and ``curves.png``.
+interval, paired tests against greedy play, sampling and the first PRM, compute; and the efficiency against each rival)
+and ``curves.png``. A table of each search is printed in Markdown.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _named(value: str) -> tuple[str, Path]:
-    from tasks.commands.curves import ALONE, ORACLE
+    from tasks.commands.curves_table import ALONE, ORACLE
 
     name, _, path = value.partition("=")
     if not path or name in (ALONE, ORACLE) or not re.fullmatch(r"[\w.-]+", name):

@@ -43,6 +43,10 @@ def test_the_table_the_picture_and_what_a_second_run_keeps(checkpoints, tmp_path
         else:
             assert row["world_steps"] == (6 if row["search"] == "best_trajectory" else 3)
     # both PRMs are one checkpoint, so neither is better
+    rivals = [row["v_first"] for row in written["rows"] if "v_first" in row]
+    assert [(test["difference"], test["p_value"], test["p_holm"]) for test in rivals] == [(0, 1, 1)] * 4
+    assert "| PRM | best_of_2 |" in said and "| PRM | beam_1x2 | beam_2x2 |" in said
+    assert "(+0.0, p 1) |" in said and "corrected for all 4 such tests (Holm)" in said
     assert {round(row["times"], 6) for row in written["efficiency"]} == {1.0}
     assert len(written["efficiency"]) == 3 * 2
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
