@@ -61,12 +61,10 @@ class Chooser:
         return self._sampler.close(seat) + Cost(prm_read=read)
 
 
-def best_trajectories(episodes: Iterable[Episode], last_scores: Sequence[float]) -> list[Episode]:
-    """Of each game the episode with the best score of its last action; of equal ones the first by index.
-
-    ``last_scores`` are the PRM's, one an episode in their order.
-    """
-    scored = sorted(zip(episodes, last_scores), key=lambda pair: (pair[0].game_id, -pair[1], pair[0].index))
+def best_trajectories(episodes: Iterable[Episode], worths: Sequence[float]) -> list[Episode]:
+    """Of each game the episode of most worth; of equal ones the first by index. ``worths``: one an episode, in their
+    order."""
+    scored = sorted(zip(episodes, worths, strict=True), key=lambda pair: (pair[0].game_id, -pair[1], pair[0].index))
     return [next(group)[0] for _, group in groupby(scored, key=lambda pair: pair[0].game_id)]
 
 

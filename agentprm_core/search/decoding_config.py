@@ -1,6 +1,6 @@
 """Ways of playing by name: ``greedy``, ``sample``, ``best_of_16``, ``best_trajectory_of_16``, ``beam_4x4``,
-``lookahead_of_8x1``. A beam whose paths may return to states that they have been in is ``beam_4x4_back``; one that
-weighs how likely all of a path's actions were, and not the last one's alone, is ``beam_4x4_path``.
+``lookahead_of_8x1``. A beam whose paths may return to states that they have been in is ``beam_4x4_back``. ``_path``
+weighs all of a path's actions, and not the last one alone: ``beam_4x4_path``, ``best_trajectory_of_16_path``.
 
 Searches are by the PRM. Another scorer in its place (:mod:`agentprm_core.search.scorers`) is named behind ``_by_``:
 ``best_of_16_by_random``. A temperature may follow: ``best_of_16@0.7``, ``best_of_16_by_random@0.7``.
@@ -22,7 +22,7 @@ CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 
 _NAMES = {
     "best_of_n": r"best_of_(?P<n>\d+)",
-    "best_trajectory": r"best_trajectory_of_(?P<n>\d+)",
+    "best_trajectory": r"best_trajectory_of_(?P<n>\d+)(?P<path>_path)?",
     "beam": r"beam_(?P<width>\d+)x(?P<samples>\d+)(?P<back>_back)?(?P<path>_path)?",
     "lookahead": r"lookahead_of_(?P<n>\d+)x(?P<depth>\d+)",
     "greedy": "greedy",
@@ -46,7 +46,8 @@ class DecodingConfig:
     back: bool = False
     """Of ``beam``: a path may go back to a state that it has been in."""
     path: bool = False
-    """Of ``beam``: the prior is that of all of a path's actions."""
+    """Of ``beam``: the prior is that of all of a path's actions. Of ``best_trajectory``: so is the prior, and the score
+    is the mean of theirs."""
     by: str = PRM
     """Who chooses in a search, one of :data:`SCORERS`."""
 
@@ -74,7 +75,7 @@ class DecodingConfig:
         at = "" if self.temperature is None else f"@{self.temperature:g}"
         plain = {
             "best_of_n": f"best_of_{self.n}",
-            "best_trajectory": f"best_trajectory_of_{self.n}",
+            "best_trajectory": f"best_trajectory_of_{self.n}" + "_path" * self.path,
             "beam": f"beam_{self.width}x{self.samples}" + "_back" * self.back + "_path" * self.path,
             "lookahead": f"lookahead_of_{self.n}x{self.depth}",
         }.get(self.method, self.method)
@@ -110,7 +111,7 @@ def decoding(name: str) -> DecodingConfig:
             kind = {part: bool(found.groupdict().get(part)) for part in ("back", "path")}
             return DecodingConfig(method, **sizes, temperature=at, **kind, by=scorer if named else PRM)
     raise ValueError(
-        f"{name!r} is not one of greedy, sample, best_of_N, best_trajectory_of_N, beam_NxM (N nodes, M samples of "
-        "each), beam_NxM_back, beam_NxM_path, lookahead_of_NxD (N samples, D steps ahead), best_of_N_by_SCORER, "
-        "beam_NxM_by_SCORER"
+        f"{name!r} is not one of greedy, sample, best_of_N, best_trajectory_of_N, best_trajectory_of_N_path, beam_NxM "
+        "(N nodes, M samples of each), beam_NxM_back, beam_NxM_path, lookahead_of_NxD (N samples, D steps ahead), "
+        "best_of_N_by_SCORER, beam_NxM_by_SCORER"
     )

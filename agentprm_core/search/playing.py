@@ -119,7 +119,7 @@ class Search:
     temperature: float
     """Of samples, where the way of playing has none of its own."""
     prior: float = 0.0
-    """τ of score + τ log π̂, in all searches but ``best_trajectory``; 0 chooses by the score alone."""
+    """τ of score + τ log π̂, in all searches but ``best_trajectory`` without ``path``; 0 chooses by the score alone."""
     gamma: float = 1.0
     """Discount of ``lookahead``, and of the true Q."""
     plays: int = 4
@@ -174,7 +174,7 @@ def play_games(
             raise ValueError("lookahead needs a world model")
         return _ahead(policy, prm, world_model, starts(games, 1, seed), search)
     played = play_trajectories(policy, games, search, seed)
-    return best_of_each_game(played, judge_ends(played, prm))
+    return best_of_each_game(played, judge(played, prm), search)
 
 
 def play_trajectories(policy: Checkpoint, games: Sequence[Game], search: Search, seed: int) -> list[Episode]:
@@ -184,35 +184,50 @@ def play_trajectories(policy: Checkpoint, games: Sequence[Game], search: Search,
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """What a PRM says of a whole episode."""
+class Judged:
+    """What a PRM says of a whole episode. Both scores are -inf where it has no action, because its first observation
+    fills the context."""
 
-    score: float
-    """Q_φ of its last action; -inf where it has none, because its first observation fills the context."""
+    last: float
+    """Q_φ of its last action."""
+    mean: float
+    """The mean Q_φ of all its actions."""
     read: int
     """Tokens of the episode."""
 
 
-def judge_ends(played: Sequence[Episode], prm: Checkpoint) -> dict[tuple[str, int], End]:
-    """{(game, index): how it ends}. Episodes of the same text are scored once."""
+def judge(played: Sequence[Episode], prm: Checkpoint) -> dict[tuple[str, int], Judged]:
+    """{(game, index): what the PRM says}. Episodes of the same text are scored once."""
     tokens = [tuple(prm.renderer.episode(episode.turns).input_ids) for episode in played]
     different = dict(zip(tokens, played))
     scored = score_episodes(prm.model, prm.renderer, list(different.values()), _SCORING_TOKENS)
-    last = {text: float(q_T[-1]) if len(q_T) else -math.inf for text, q_T in zip(different, scored)}
-    return {(e.game_id, e.index): End(last[text], len(text)) for e, text in zip(played, tokens)}
+    said = {
+        text: Judged(*((float(q_T[-1]), float(q_T.mean())) if len(q_T) else (-math.inf, -math.inf)), len(text))
+        for text, q_T in zip(different, scored)
+    }
+    return {(e.game_id, e.index): said[text] for e, text in zip(played, tokens)}
 
 
-def best_of_each_game(played: Sequence[Episode], ends: Mapping[tuple[str, int], End]) -> list[Episode]:
-    """Of each game the episode whose last action scores best, at the cost of all; sorted by id."""
+def best_of_each_game(
+    played: Sequence[Episode], judged: Mapping[tuple[str, int], Judged], search: Search
+) -> list[Episode]:
+    """Of each game the best episode, at the cost of all; sorted by id. The best is the one whose last action scores
+    best. With ``path`` it has the most of: mean score + τ Σ log π of its actions."""
     played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
     cost: dict[str, Cost] = {}
     steps: Counter[str] = Counter()
     for episode in played:
         steps[episode.game_id] += episode.length
-        read = Cost(prm_read=ends[episode.game_id, episode.index].read)
+        read = Cost(prm_read=judged[episode.game_id, episode.index].read)
         cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
-    best = best_trajectories(played, [ends[episode.game_id, episode.index].score for episode in played])
+    best = best_trajectories(played, [_worth(e, judged[e.game_id, e.index], search) for e in played])
     return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]
+
+
+def _worth(episode: Episode, judged: Judged, search: Search) -> float:
+    if not search.way.path:
+        return judged.last
+    return judged.mean + search.prior * sum(episode.extra["log_probs"])
 
 
 def search_digest(

@@ -17,10 +17,10 @@ from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, require_world
 from agentprm_core.search.decoding_config import DecodingConfig
 from agentprm_core.search.playing import (
-    End,
+    Judged,
     Search,
     best_of_each_game,
-    judge_ends,
+    judge,
     play_games,
     play_headroom,
     play_trajectories,
@@ -51,14 +51,16 @@ def plan(
     best_of: Sequence[int],
     beams: Sequence[tuple[int, int]],
     plays: int | None,
+    path: bool = False,
 ) -> list[Cell]:
-    """Every cell, the cheap ones first. ``plays``: of the oracle, None for none. Those that no prior decides have none,
-    so that another prior keeps them."""
+    """Every cell, the cheap ones first. ``plays``: of the oracle, None for none. ``path``: trajectories and beams are
+    weighed by all of their actions. Cells that no prior decides have none, so that another prior keeps them."""
     plain = replace(search, prior=0.0)
     alone = [Cell(ALONE, replace(plain, way=DecodingConfig(method))) for method in ("greedy", "sample")]
     sizes = [replace(search, way=DecodingConfig("best_of_n", n=n)) for n in best_of]
-    sizes += [replace(plain, way=DecodingConfig("best_trajectory", n=n)) for n in best_of]
-    sizes += [replace(search, way=DecodingConfig("beam", width=n, samples=m)) for n, m in beams]
+    whole = search if path else plain
+    sizes += [replace(whole, way=DecodingConfig("best_trajectory", n=n, path=path)) for n in best_of]
+    sizes += [replace(search, way=DecodingConfig("beam", width=n, samples=m, path=path)) for n, m in beams]
     oracle = [Cell(ORACLE, size, plays) for size in sizes if size.way.method == "best_of_n" and plays]
     return alone + [Cell(prm, size) for size in sizes for prm in prms] + oracle
 
@@ -101,7 +103,7 @@ class _Trajectories:
         self._most = max(
             (cell.search for cell in cells if _is_of_trajectories(cell)), key=lambda s: s.way.n, default=None
         )
-        self._ends: dict[str, dict[tuple[str, int], End]] = {}
+        self._judged: dict[str, dict[tuple[str, int], Judged]] = {}
 
     @cached_property
     def _played(self) -> list[Episode]:
@@ -110,9 +112,10 @@ class _Trajectories:
 
     def best(self, cell: Cell) -> list[Episode]:
         """Of each game the one that the cell's PRM finds best."""
-        if cell.prm not in self._ends:
-            self._ends[cell.prm] = judge_ends(self._played, self._prms[cell.prm])
-        return best_of_each_game([e for e in self._played if e.index < cell.search.way.n], self._ends[cell.prm])
+        if cell.prm not in self._judged:
+            self._judged[cell.prm] = judge(self._played, self._prms[cell.prm])
+        of = [episode for episode in self._played if episode.index < cell.search.way.n]
+        return best_of_each_game(of, self._judged[cell.prm], cell.search)
 
 
 def _is_of_trajectories(cell: Cell) -> bool:
@@ -130,7 +133,7 @@ def run(arguments: argparse.Namespace) -> None:
         require_world(checkpoint, source, arguments.world)
     games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
     search = search_from(arguments, policy.model.config.max_position_embeddings, DecodingConfig("sample"))
-    cells = plan(list(prms), search, arguments.best_of, arguments.beams, arguments.oracle)
+    cells = plan(list(prms), search, arguments.best_of, arguments.beams, arguments.oracle, arguments.path_prior)
     outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")
     first = next(iter(prms), None)
     rows = table(outcomes, {cell.search.name: cell.search.way.method for cell in cells}, first)

@@ -56,7 +56,7 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
             require_world(checkpoint, source, arguments.world)
     sizes = {
         "best_of_n": {"n": arguments.n},
-        "best_trajectory": {"n": arguments.n},
+        "best_trajectory": {"n": arguments.n, "path": arguments.path_prior},
         "beam": {"width": arguments.width, "samples": arguments.samples, "path": arguments.path_prior},
     }
     try:

@@ -63,6 +63,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="folder of the cells, the table and the picture")
     parser.add_argument("--best-of", type=_numbers, default=[2, 4, 8, 16], help="N, more than 1 (default 2,4,8,16)")
     parser.add_argument("--beams", type=_sizes, default=[(2, 2), (4, 4), (8, 8)], help="(default 2x2,4x4,8x8)")
+    parser.add_argument(
+        "--path-prior",
+        action="store_true",
+        help="trajectories and beams are weighed by log π̂ of all their actions, not the last's; trajectories also by "
+        "the mean of their scores",
+    )
     return parser
 
 

@@ -71,7 +71,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--width", type=count, default=4, help="nodes that beam keeps (default %(default)s)")
     parser.add_argument("--samples", type=count, default=4, help="that beam draws a node (default %(default)s)")
     parser.add_argument(
-        "--path-prior", action="store_true", help="of beam: log π̂ of all a path's actions, not the last's"
+        "--path-prior",
+        action="store_true",
+        help="of beam and best_trajectory: log π̂ of all a path's actions, not the last's; of best_trajectory also the "
+        "mean of their scores",
     )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     return parser

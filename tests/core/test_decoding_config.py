@@ -12,7 +12,7 @@ scorers = st.sampled_from(SCORERS)
 ways = st.one_of(
     st.builds(DecodingConfig, st.just("greedy")),
     st.builds(DecodingConfig, st.just("sample"), temperature=temperatures),
-    st.builds(DecodingConfig, st.just("best_trajectory"), n=sizes, temperature=temperatures),
+    st.builds(DecodingConfig, st.just("best_trajectory"), n=sizes, temperature=temperatures, path=st.booleans()),
     st.builds(DecodingConfig, st.just("best_of_n"), n=sizes, temperature=temperatures, by=scorers),
     st.builds(
         DecodingConfig,
@@ -40,6 +40,7 @@ def test_a_name_comes_back_as_what_it_was(way):
         ("best_of_16", DecodingConfig("best_of_n", n=16)),
         ("best_of_16@0.7", DecodingConfig("best_of_n", n=16, temperature=0.7)),
         ("best_trajectory_of_4", DecodingConfig("best_trajectory", n=4)),
+        ("best_trajectory_of_4_path", DecodingConfig("best_trajectory", n=4, path=True)),
         ("beam_1x16", DecodingConfig("beam", width=1, samples=16)),
         ("beam_4x2_back", DecodingConfig("beam", width=4, samples=2, back=True)),
         ("beam_8x8_path", DecodingConfig("beam", width=8, samples=8, path=True)),

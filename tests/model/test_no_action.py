@@ -9,7 +9,7 @@ from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import (
     Search,
     best_of_each_game,
-    judge_ends,
+    judge,
     mean_scores,
     play_games,
     play_trajectories,
@@ -43,5 +43,5 @@ def test_they_are_lost_games_without_a_score(prm):
 @pytest.mark.usefixtures("toy_engine")
 def test_best_trajectory_prefers_any_other(prm):
     (short, _), (_, long) = (play_trajectories(toy.policy(), GAMES[:1], way, seed=1) for way in (NO_ROOM, ROOM))
-    (best,) = best_of_each_game([short, long], judge_ends([short, long], prm))
+    (best,) = best_of_each_game([short, long], judge([short, long], prm), ROOM)
     assert best.index == long.index and best.length == long.length > 0

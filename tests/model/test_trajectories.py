@@ -7,7 +7,7 @@ import pytest
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.search import playing
 from agentprm_core.search.decoding_config import decoding
-from agentprm_core.search.playing import Search, best_of_each_game, judge_ends, play_games, play_trajectories
+from agentprm_core.search.playing import Search, best_of_each_game, judge, play_games, play_trajectories
 from agentprm_core.types import Episode
 from tests.model import toy
 from tests.model.portions import GAMES, SETTINGS
@@ -16,8 +16,8 @@ from tests.model.test_search import prm_of
 pytestmark = pytest.mark.usefixtures("toy_engine")
 
 
-def of(n: int) -> Search:
-    return Search(decoding(f"best_trajectory_of_{n}"), SETTINGS, 1.0, 0.0)
+def of(n: int, kind: str = "", prior: float = 0.0) -> Search:
+    return Search(decoding(f"best_trajectory_of_{n}{kind}"), SETTINGS, 1.0, prior)
 
 
 def said(episodes: list[Episode]) -> dict:
@@ -33,7 +33,7 @@ def test_the_first_of_many_are_those_of_few(prm):
     few, many = (play_trajectories(toy.policy(), GAMES, of(n), seed=1) for n in (2, 6))
     first = [episode for episode in many if episode.index < 2]
     assert said(first) == said(few)
-    chosen = best_of_each_game(first, judge_ends(many, prm))
+    chosen = best_of_each_game(first, judge(many, prm), of(2))
     assert said(chosen) == said(play_games(toy.policy(), prm, GAMES, of(2), seed=1))
 
 
@@ -42,11 +42,28 @@ def test_equal_texts_are_scored_once_and_as_each_alone(prm, monkeypatch):
     played += [replace(episode, index=episode.index + 6) for episode in played]
     asked = []
     monkeypatch.setattr(playing, "score_episodes", lambda *args: asked.append(args[2]) or score_episodes(*args))
-    ends = judge_ends(played, prm)
+    found = judge(played, prm)
     (once,) = asked
-    assert len({episode.turns for episode in once}) == len(once) < len(played) == len(ends)
+    assert len({episode.turns for episode in once}) == len(once) < len(played) == len(found)
     for episode in played:
         (alone,) = score_episodes(prm.model, prm.renderer, [episode], 64)
-        end = ends[episode.game_id, episode.index]
-        assert end.score == pytest.approx(float(alone[-1]), abs=1e-6)
-        assert end.read == len(prm.renderer.episode(episode.turns).input_ids)
+        judged = found[episode.game_id, episode.index]
+        assert (judged.last, judged.mean) == pytest.approx((alone[-1], alone.mean()), abs=1e-6)
+        assert judged.read == len(prm.renderer.episode(episode.turns).input_ids)
+
+
+@pytest.mark.parametrize("prior", [0.0, 0.3])
+def test_a_path_is_worth_its_mean_score_and_what_it_was_likely(prm, prior):
+    """The slow obvious version: every episode scored alone."""
+    played = play_trajectories(toy.policy(), GAMES, of(6), seed=1)
+    worth = {}
+    for episode in played:
+        (alone,) = score_episodes(prm.model, prm.renderer, [episode], 64)
+        worth[episode.game_id, episode.index] = alone.mean() + prior * sum(episode.extra["log_probs"])
+    chosen = play_games(toy.policy(), prm, GAMES, of(6, "_path", prior), seed=1)
+    assert [episode.game_id for episode in chosen] == sorted(game.id for game in GAMES)
+    for episode in chosen:
+        of_game = {index: value for (game, index), value in worth.items() if game == episode.game_id}
+        assert worth[episode.game_id, episode.index] == pytest.approx(max(of_game.values()), abs=1e-5)
+    last = play_games(toy.policy(), prm, GAMES, of(6, "", prior), seed=1)
+    assert said(last) != said(chosen)
