@@ -97,6 +97,12 @@ def test_low_level_actions_do_what_minigrid_does(level):
                 assert (reward, seen["direction"]) == (world.reward, world.maze.heading), command
 
 
+def test_a_room_too_full_for_the_agent_is_drawn_anew_and_not_for_ever():
+    """minigrid draws places in it without end."""
+    number = levels.LEVELS.index("SynthS5R2") + 1
+    assert levels.build_level(number, 234951) == levels.build_level(number, 234951)
+
+
 def test_reset_tells_the_scene_and_the_goal():
     seen = BabyAI().reset(game(3, 0))
     scene, goal = seen.text.split("\n\n")

@@ -6,6 +6,7 @@ for: mazes, missions and their seeds are its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -77,6 +78,10 @@ class Level:
         return self.mission_text.replace("then", "and").replace("after you", "and")
 
 
+_AGENT_TRIES = 20_000
+"""Places drawn in a row for the agent. A room has at most a few hundred: cells, and four directions in each."""
+
+
 @cache
 def _packages():
     try:
@@ -111,8 +116,27 @@ def make_environment(number: int, seed: int):
         raise DataError(
             f"minigrid {minigrid.__version__} has no level {name}: pip install 'agentprm[babyai]'"
         ) from error
+    environment.place_obj = _Placing(environment.place_obj)
     seen, _ = environment.reset(seed=seed)
     return environment, seen["image"]
+
+
+class _Placing:
+    """minigrid's ``place_obj``, which does not look for a place for the agent for ever.
+
+    The agent may not look at a thing at its start. minigrid draws until that is so, also where a room is so full that
+    it cannot be. It draws the level anew after a RecursionError, which it raises itself where a thing finds no place.
+    """
+
+    def __init__(self, place: Callable) -> None:
+        self._place, self._agents = place, 0
+
+    def __call__(self, thing, *args, **kwargs):
+        self._agents = self._agents + 1 if thing is None else 0
+        if self._agents > _AGENT_TRIES:
+            self._agents = 0
+            raise RecursionError("no place for the agent")
+        return self._place(thing, *args, **kwargs)
 
 
 def build_level(number: int, seed: int) -> Level:
