@@ -35,7 +35,10 @@ echo >> words
 echo -S "@$(wc -l <words)"
 """
 """Profiles are not looked up but written down: that takes seconds, and :func:`experiments` does it in this process."""
-EQUAL_PLAYS = ("05-training-signals", "06-success-against-compute", "07-labels", "12-rollouts", "13-shaping")
+EQUAL_PLAYS = (
+    *("05-training-signals", "06-success-against-compute", "07-labels", "12-rollouts", "13-shaping"),
+    *("28-paper-b-worlds", "29-rivals"),
+)
 """Experiments whose methods do not all learn from branched states."""
 
 
@@ -44,7 +47,8 @@ def project(folder: Path, dvc: str = DVC, python: str = PYTHON) -> Path:
     (folder / PROFILES).mkdir()
     for path in (PARAMS, *(PROFILES / found.name for found in (ROOT / PROFILES).glob("*.yaml"))):
         (folder / path).write_text((ROOT / path).read_text())
-    (folder / "data/checkpoints/prm/1").mkdir(parents=True)
+    for made in ("checkpoints/prm/1", "evaluations", "metrics"):
+        (folder / "data" / made).mkdir(parents=True)
     tools = folder / ".venv/bin"
     tools.mkdir(parents=True)
     for name, script in (("dvc", dvc), ("python", python)):

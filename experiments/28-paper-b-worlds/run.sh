@@ -1,0 +1,40 @@
+# Paper B's figure in its worlds: every search under five PRMs of the same policy's rollouts, and under a placebo, the Monte
+# Carlo PRM trained on permuted labels. 200 held-out games a world. No branched states, as in 06: of the five only monte_carlo
+# and playing_on could learn from them.
+#
+#     sh experiments/28-paper-b-worlds/run.sh                 # all four worlds
+#     WORLDS=webshop sh experiments/28-paper-b-worlds/run.sh  # one of them
+#
+# Read: curves.json and curves.png of data/curves/WORLD and data/curves/WORLD-path.
+one() { # NAME WORD…: the PRM of this experiment, kept under its name; none of an earlier run where this one fails
+  name=$1
+  shift
+  rm -rf "${prms:?}/$name"
+  sh experiments/run "curves-$world-$name" no_memory "$@" "$world" $numbers compute.threads=1 critic.require=nothing \
+    games.train=12800 $own -- prm@1 && mkdir -p "$prms" && cp -rL data/checkpoints/prm/1 "$prms/$name"
+}
+curves() { # OUT OPTION…
+  out=$1
+  shift
+  python -m tasks.commands.search_curves --policy data/checkpoints/policy/0 --games data/games --split $split \
+    --max-action-tokens $tokens --best-of 8,16,32,64 --beams 2x2,4x4,8x8 --out "data/curves/$out" --prm agentprm_b=$prms/agentprm_b \
+    --prm agentprm_a=$prms/agentprm_a --prm pvm=$prms/pvm --prm orm=$prms/orm --prm mc=$prms/mc --prm placebo=$prms/placebo "$@"
+}
+own="rollout.branch.train_states=0 rollout.branch.random_states=0"
+for world in ${WORLDS:-webshop textcraft babyai arithmetic}; do
+  prms=.scratch/experiments/curves/$world split=unseen tokens=32
+  case $world in
+  webshop) numbers="demos.games=1000 sft.epochs=4.6" ;;
+  textcraft) numbers="" ;;
+  babyai) numbers="demos.games=2000 sft.epochs=4" tokens=16 ;;
+  arithmetic) numbers="" split=seen tokens=8 ;; # of unseen orders of operations the policy wins too few to tell PRMs apart
+  esac
+  one agentprm_b promise_progress
+  one pvm promise_progress critic.beta=0.0
+  one orm outcome
+  one mc playing_on # an eighth of the rollouts, played on 4 times from every turn
+  rm -rf "$prms/placebo"
+  THEN="python -m benchmarks.placebo_prm --campaign . --iteration 1 --out $prms/placebo" one agentprm_a seed=1
+  curves "$world"
+  curves "$world-path" --path-prior # whole episodes and beams judged by all of their actions
+done
