@@ -100,15 +100,13 @@ class _Trajectories:
         seed: int,
     ) -> None:
         self._policy, self._prms, self._games, self._seed = policy, prms, games, seed
-        self._most = max(
-            (cell.search for cell in cells if _is_of_trajectories(cell)), key=lambda s: s.way.n, default=None
-        )
+        self._searches = [cell.search for cell in cells if _is_of_trajectories(cell)]
         self._judged: dict[str, dict[tuple[str, int], Judged]] = {}
 
     @cached_property
     def _played(self) -> list[Episode]:
-        assert self._most is not None
-        return play_trajectories(self._policy, self._games, self._most, self._seed)
+        most = max(self._searches, key=lambda search: search.way.n)
+        return play_trajectories(self._policy, self._games, most, self._seed)
 
     def best(self, cell: Cell) -> list[Episode]:
         """Of each game the one that the cell's PRM finds best."""

@@ -94,11 +94,8 @@ def by_prm(rows: Sequence[Mapping], search: str, first: str | None) -> str:
     lines = markdown(("PRM", *sizes), ([prm, *(cells.get((prm, size), "") for size in sizes)] for prm in prms))
     tests = sum("v_first" in row for row in rows)
     if tests:
-        lines += [
-            "",
-            f"In brackets: points over {first} on the same games, and the p of McNemar's exact test. Bold: p is ",
-        ]
-        lines[-1] += f"below {LEVEL} when it is corrected for all {tests} such tests (Holm)."
+        said = f"In brackets: points over {first} on the same games, and the p of McNemar's exact test."
+        lines += ["", f"{said} Bold: p is below {LEVEL} when it is corrected for all {tests} such tests (Holm)."]
     return "\n".join(lines)
 
 
