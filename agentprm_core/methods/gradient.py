@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,8 @@ class Refresh:
 class ClippedConfig(UpdateConfig):
     """The parameters of every clipped update."""
 
+    optimizer: Literal["adamw", "muon"] | None
+    """null: the model's. A step of muon is as long for a noisy gradient as for a clear one."""
     clip: Annotated[float, Range(gt=0, lt=1)]
     """ε: how far a probability ratio may move before it stops counting."""
     refresh: Refresh | None
@@ -129,6 +131,7 @@ def gradient_settings(config: ClippedConfig, given: Given, rule: Rule, alone: bo
     """A run that plays is one process, and keeps its states where rollouts are fresh."""
     every = config.refresh.every if config.refresh else 0
     hardware = hardware_settings(config, given, alone=alone or bool(every))
+    hardware["optimizer"] = config.optimizer or hardware["optimizer"]
     if every:
         hardware["save_every"] = math.ceil(hardware["save_every"] / every) * every
     decides = (config, given.seed, given.temperature, replace(given.play, slots=0, cache_mb=0), given.threads)

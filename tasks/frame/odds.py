@@ -109,9 +109,12 @@ def _keeps(params: Params) -> Iterator[Odd]:
 
 def _compute(params: Params) -> Iterator[Odd]:
     parallel = params.compute.parallel
-    if parallel and parallel.sharding != "none" and params.model.optimizer == "muon":
-        allowed = f"adamw with compute.parallel.sharding {parallel.sharding}: muon works on whole matrices"
-        yield "model.optimizer", "muon", allowed
+    if not parallel or parallel.sharding == "none":
+        return
+    for section in ("model", "method"):
+        if getattr(getattr(params, section), "optimizer", None) == "muon":
+            allowed = f"adamw with compute.parallel.sharding {parallel.sharding}: muon works on whole matrices"
+            yield f"{section}.optimizer", "muon", allowed
 
 
 def _loop(params: Params) -> Iterator[Odd]:

@@ -30,7 +30,9 @@ DPO = online_dpo.Config(
     imitation=0.0, replay=0.0, refresh_every=2, samples=4, temperature=1.0, margin=0.02, trainer="ours", monitor=None,
 )  # fmt: skip
 RFT = rft.Config(name="rft", keeps="won", learning_rate=0.1, steps=5, batch_tokens=64, replay=0.0)
-GRPO = grpo.Config(name="grpo", learning_rate=0.1, steps=5, batch_tokens=64, beta=0.1, clip=0.2, refresh=None)
+GRPO = grpo.Config(
+    name="grpo", learning_rate=0.1, steps=5, batch_tokens=64, optimizer=None, beta=0.1, clip=0.2, refresh=None
+)
 CRITIC = {
     "gamma": 0.9, "init_from": "policy", "learning_rate": 0.1, "epochs": 1.0, "batch_tokens": 64, "likelihood": 0.0,
     "prior": 0.0, "require": "nothing",

@@ -24,7 +24,7 @@ from agentprm_core.improve.policy_gradient import HEAD, Experience, GradientSett
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.improve.values import fitted_head, headed, state_values
-from agentprm_core.methods import gigpo, grpo, istar, loop, ppo, tree_grpo
+from agentprm_core.methods import gigpo, gradient, grpo, istar, loop, ppo, tree_grpo
 from agentprm_core.methods.gradient import Refresh
 from agentprm_core.methods.trust import PrmRefused
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model, save_checkpoint
@@ -41,7 +41,7 @@ from tests.model import text_world
 
 GAMES = [crossroads.game(number) for number in range(8)]
 EPISODES_OF_ALL = [crossroads.episode(path, n) for n, path in enumerate(crossroads.PATHS)]
-SHARED = {"learning_rate": 5e-3, "steps": 24, "batch_tokens": 1024, "clip": 0.3, "refresh": None}
+SHARED = {"learning_rate": 5e-3, "steps": 24, "batch_tokens": 1024, "optimizer": None, "clip": 0.3, "refresh": None}
 CONFIGS = {
     "grpo": (grpo, grpo.Config(name="grpo", beta=0.01, **SHARED)),
     "gigpo": (
@@ -193,6 +193,12 @@ def test_what_was_played_before_the_kill_is_kept(data, monkeypatch):
         rows = read_table(data.scratch / file, EPISODES)
         assert set(rows["policy"].to_pylist()) == {f"after refresh {number}"}
         assert len({(row["game_id"], row["episode"]) for row in rows.to_pylist()}) == 48
+
+
+@pytest.mark.parametrize(("asked", "used"), [(None, "adamw"), ("muon", "muon"), ("adamw", "adamw")])
+def test_the_optimizer_is_the_models_unless_the_method_names_one(data, asked, used):
+    config = dataclasses.replace(CONFIGS["loop"][1], optimizer=asked)
+    assert gradient.gradient_settings(config, data, gradient.Rule(credit=lambda *_: None)).optimizer == used
 
 
 def test_other_parameters_are_another_run():
