@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import Rendered
-from agentprm_core.training.attention import forward, log_probs, packed_attention
+from agentprm_core.training.attention import Logits, forward, logits_of, packed_attention
 from agentprm_core.training.columns import TrainColumns, Values
 from agentprm_core.training.packing import Row, cut, pack
 from agentprm_core.types import Episode
@@ -31,7 +32,10 @@ class DecidedColumns(TrainColumns):
     is_end: Values
     """1 at the end of each decided action."""
     decided: Values
-    """1 on all tokens of decided actions."""
+    """1 on tokens of decided actions: on all, or on those that had an alternative."""
+    among: Values
+    """There, the number of the set that it was drawn from (:class:`agentprm_core.improve.choices.Choices`); 0, which is
+    the whole vocabulary, where nobody asks."""
     old: Values
     """There, the log-probability that who played it gave the token, nats; 0 where that is not known yet."""
     is_state: Values
@@ -55,14 +59,17 @@ def decided_row(episode: Episode, policy: Checkpoint, kind: type[D]) -> tuple[Ro
 
 
 @torch.no_grad()
-def with_old(model: PreTrainedModel, rows: Sequence[Row[D]], batch_tokens: int) -> list[Row[D]]:
-    """The rows with what ``model``, as it is now, says of their decided tokens."""
+def with_old(
+    model: PreTrainedModel, rows: Sequence[Row[D]], batch_tokens: int, read: Logits = logits_of
+) -> list[Row[D]]:
+    """The rows with what ``model``, as it is now, says of their decided tokens, as ``read`` reads it."""
     found: list[Row[D]] = []
     for numbers in cut(range(len(rows)), [len(row) for row in rows], batch_tokens):
         batch = pack([rows[i] for i in numbers]).to(model.device)
         decided_N = batch.columns.decided > 0
         with packed_attention(model):
-            log_prob_P, _ = log_probs(model, batch, decided_N)
+            logits_PV = read(model, batch, decided_N)
+        log_prob_P = -F.cross_entropy(logits_PV, batch.input_ids[decided_N], reduction="none")
         old_N = torch.zeros(len(decided_N), device=decided_N.device).masked_scatter(decided_N, log_prob_P)
         split = old_N.cpu().split([len(rows[i]) for i in numbers])
         for i, old_L in zip(numbers, split):

@@ -1,4 +1,4 @@
-"""KL(π ‖ π_{i−1}) of what the policy says, exactly: over the whole vocabulary at the tokens of actions.
+"""KL(π ‖ π_{i−1}) of what the policy says, exactly: over all that may come next at the tokens of actions.
 
     KL(π(·|s) ‖ π_{i−1}(·|s)) = E_{a~π} Σ_l Σ_v π(v | s, a_<l) [log π(v | s, a_<l) − log π_{i−1}(v | s, a_<l)]
 
@@ -36,9 +36,10 @@ class ReferredBatch(Batch[C_co]):
 
 
 def token_kl(logits_KV: torch.Tensor, reference_KV: torch.Tensor) -> torch.Tensor:
-    """(K,) KL of the next token's distribution to the reference's, nats."""
+    """(K,) KL of the next token's distribution to the reference's, nats. What neither can say has −inf in both."""
     log_p_KV = logits_KV.log_softmax(-1)
-    return (log_p_KV.exp() * (log_p_KV - reference_KV.log_softmax(-1))).sum(-1)
+    ratio_KV = (log_p_KV - reference_KV.log_softmax(-1)).masked_fill(logits_KV.isneginf(), 0.0)
+    return (log_p_KV.exp() * ratio_KV).sum(-1)
 
 
 def measured(tokens: int, vocabulary: int) -> torch.Tensor:

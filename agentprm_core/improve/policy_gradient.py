@@ -8,8 +8,8 @@ a critic's (PPO). With a critic c is above 0, and V is a head on the policy's ow
 change.
 
 π_old played the turns. It is π_{i−1}, or, where the caller can play (``fresh``), the policy as it was when it last did:
-every ``refresh_every`` steps. π's probabilities are over the whole vocabulary, in π and in π_old, also where play draws
-from the admissible commands alone.
+every ``refresh_every`` steps. The probabilities of π, π_old and π_{i−1} are those that play draws by: among the
+admissible commands where it is constrained (:mod:`agentprm_core.improve.choices`), else over the whole vocabulary.
 
 Shapes: ``P`` action tokens, ``J`` turns (or tokens) of a batch, ``S`` states, ``T`` turns of an episode.
 """
@@ -26,12 +26,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from agentprm_core.improve.choices import Choices
 from agentprm_core.improve.decided import DecidedColumns, decided_row, with_old
 from agentprm_core.improve.kl import ReferredBatch, kl_sum
 from agentprm_core.improve.reference import Reference
+from agentprm_core.policy.decoding import Constrained
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.seeding import episode_seed
-from agentprm_core.training.attention import forward, logits_of
+from agentprm_core.training.attention import forward
 from agentprm_core.training.columns import Values
 from agentprm_core.training.launch import fit
 from agentprm_core.training.packing import Batch, BatchPlan, Row, pack
@@ -106,9 +108,10 @@ def train_policy_gradient(
     settings: GradientSettings,
     scratch: Path,
     fresh: Fresh | None = None,
+    decoding: Constrained | None = None,
 ) -> tuple[PreTrainedModel, dict]:
     """Train ``policy.model`` in place on turns that it, as it comes (π_{i−1}), has played, and on those that ``fresh``
-    has it play.
+    has it play. ``decoding`` is how it plays; None: freely.
 
     Returns:
         The model, and :func:`agentprm_core.training.trainer.fit`'s metrics; the curve also has ``kl`` (nats a turn),
@@ -119,8 +122,9 @@ def train_policy_gradient(
         ValueError: no episodes, not one advantage a turn, nothing trainable.
         DataError: an episode longer than the context.
     """
-    trainer = GradientTrainer(policy.model, gradient_rows(experience, policy, settings.level), settings, scratch)
-    trainer.play_with(policy, fresh)
+    written = Written(policy, settings.level, decoding)
+    trainer = GradientTrainer(policy.model, written.rows(experience), settings, scratch, written.choices)
+    trainer.play_with(written, fresh)
     metrics = fit(trainer)
     if fresh is not None:
         del metrics["tokens"]  # of rows that only the first steps read
@@ -128,42 +132,57 @@ def train_policy_gradient(
     return policy.model, metrics
 
 
-def gradient_rows(experience: Experience, policy: Checkpoint, level: str = "turn") -> list[Row[GradientColumns]]:
-    """A row an episode."""
-    targets = experience.targets or [None] * len(experience.episodes)
-    each = zip(experience.episodes, experience.advantages, targets, strict=True)
-    return [gradient_row(episode, a_T, policy, level, target_T) for episode, a_T, target_T in each]
+class Written:
+    """How episodes are written as rows."""
 
+    def __init__(self, policy: Checkpoint, level: str = "turn", decoding: Constrained | None = None) -> None:
+        self._policy, self._level, self._decoding = policy, level, decoding
+        self.choices = Choices()
+        """The sets of tokens that the rows so far speak of."""
 
-def gradient_row(
-    episode: Episode,
-    advantage_T: np.ndarray,
-    policy: Checkpoint,
-    level: str = "turn",
-    target_T: np.ndarray | None = None,
-) -> Row[GradientColumns]:
-    """The episode with its decided turns."""
-    row, rendered = decided_row(episode, policy, GradientColumns)
-    columns = row.columns
-    if len(advantage_T) != episode.length:
-        raise ValueError(
-            f"episode {episode.index} of {episode.game_id}: {len(advantage_T)} advantages for {episode.length} turns"
-        )
-    for turn in range(episode.start, episode.length):
-        own = slice(rendered.action_starts[turn], rendered.action_ends[turn] + 1)
-        columns.advantage[own] = advantage_T[turn]
-        if target_T is not None:
-            columns.target[own.start - 1] = target_T[turn]
-    columns.loss_weight[:] = columns.is_end if level == "turn" else columns.decided
-    return row
+    def rows(self, experience: Experience) -> list[Row[GradientColumns]]:
+        """A row an episode."""
+        targets = experience.targets or [None] * len(experience.episodes)
+        each = zip(experience.episodes, experience.advantages, targets, strict=True)
+        return [self.row(episode, a_T, target_T) for episode, a_T, target_T in each]
+
+    def row(
+        self, episode: Episode, advantage_T: np.ndarray, target_T: np.ndarray | None = None
+    ) -> Row[GradientColumns]:
+        """The episode with its decided turns."""
+        row, rendered = decided_row(episode, self._policy, GradientColumns)
+        columns = row.columns
+        if len(advantage_T) != episode.length:
+            said = f"{len(advantage_T)} advantages for {episode.length} turns"
+            raise ValueError(f"episode {episode.index} of {episode.game_id}: {said}")
+        for turn in range(episode.start, episode.length):
+            own = slice(rendered.action_starts[turn], rendered.action_ends[turn] + 1)
+            among_L = self.choices.of(episode.turns[turn], rendered.input_ids[own], self._decoding)
+            columns.decided[own] = among_L >= 0
+            columns.among[own] = among_L.clip(0)
+            columns.advantage[own] = advantage_T[turn]
+            if target_T is not None:
+                columns.target[own.start - 1] = target_T[turn]
+        columns.loss_weight[:] = columns.is_end if self._level == "turn" else columns.decided
+        return row
 
 
 class GradientTrainer(EpisodeTrainer[GradientSettings]):
     """Adds to every batch what π_old and π_{i−1} say, and plays anew when it is time."""
 
-    def __init__(self, model: PreTrainedModel, rows: Sequence[Row], settings: GradientSettings, scratch: Path) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Row],
+        settings: GradientSettings,
+        scratch: Path,
+        choices: Choices | None = None,
+    ) -> None:
+        """``choices`` are those that the rows speak of; None: they speak of none."""
+        self._choices = choices or Choices()
         objective = partial(
             gradient_objective,
+            choices=self._choices,
             beta=settings.beta,
             clip=settings.clip,
             level=settings.level,
@@ -171,31 +190,31 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
         )
         super().__init__(model, rows, objective, settings, scratch)
         self._reference = Reference(model)
-        self._policy: Checkpoint | None = None
+        self._written: Written | None = None
         self._fresh: Fresh | None = None
         self._time = 0
         self._rows: Sequence[Row[GradientColumns]] = rows
         self._fresh_plan: BatchPlan | None = None
 
-    def play_with(self, policy: Checkpoint, fresh: Fresh | None) -> None:
-        """``policy`` is the model that is trained; ``fresh`` plays with it. Raises ValueError where the settings say
-        otherwise."""
+    def play_with(self, written: Written, fresh: Fresh | None) -> None:
+        """``fresh`` plays with the model that is trained, and ``written`` makes rows of it. Raises ValueError where the
+        settings say otherwise."""
         if (fresh is None) != (self.settings.refresh_every == 0):
             raise ValueError("refresh_every: fresh rollouts need somebody who plays them, and only they do")
-        self._policy, self._fresh = policy, fresh
+        self._written, self._fresh = written, fresh
 
     def beside(self) -> dict:
-        return {}
+        return {"choices": self._choices.to_json()}
 
     @classmethod
     def again(cls, model, rows, settings, scratch: Path, beside: Mapping) -> GradientTrainer:
-        return cls(model, rows, settings, scratch)
+        return cls(model, rows, settings, scratch, Choices.from_json(beside["choices"]))
 
     def batches(self, step: int) -> Batches:
         every = self.settings.refresh_every
         time, within = divmod(step, every) if every else (0, step)
         if not time:  # π_old is π_{i−1}
-            return [self._reference.refer(batch, batch.columns.decided > 0) for batch in super().batches(step)]
+            return [self._refer(batch, batch.columns.decided > 0) for batch in super().batches(step)]
         if self._time != time:
             self._refresh(time)
         assert self._fresh_plan is not None  # just made
@@ -204,11 +223,11 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
 
     def _refresh(self, time: int) -> None:
         """Rollouts of the policy as it is now, and batches of them for all steps up to the next time."""
-        settings, policy, fresh = self.settings, self._policy, self._fresh
-        assert policy is not None and fresh is not None  # who else set refresh_every
+        settings, written, fresh = self.settings, self._written, self._fresh
+        assert written is not None and fresh is not None  # who else set refresh_every
         experience = fresh(time, self.scratch / f"fresh-{self.run}-{time:05}")
-        rows = gradient_rows(experience, policy, settings.level)
-        self._rows, self._time = with_old(self.model, rows, settings.batch_tokens), time
+        rows = written.rows(experience)
+        self._rows, self._time = with_old(self.model, rows, settings.batch_tokens, self._choices.logits), time
         self._fresh_plan = BatchPlan(
             [len(row) for row in rows],
             settings.batch_tokens,
@@ -224,12 +243,16 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
         }
         self.log.append({"step": self.step, "fresh": said})
 
+    def _refer(self, batch: Batch[GradientColumns], decided_N: torch.Tensor) -> ReferredBatch[GradientColumns]:
+        """With π_{i−1}'s distributions."""
+        return self._reference.refer(batch, decided_N, self._choices.logits)
+
     def _recalled(self, batch: Batch[GradientColumns]) -> ReferredBatch[GradientColumns]:
         """With what π_old said of the tokens, and, where the KL counts, π_{i−1}'s distributions."""
         decided_N = batch.columns.decided > 0
         old_P = batch.columns.old[decided_N]
         if self.settings.beta:
-            referred = self._reference.refer(batch, decided_N)
+            referred = self._refer(batch, decided_N)
             return ReferredBatch(**(vars(referred) | {"reference": old_P}))
         nowhere = torch.zeros(0, dtype=torch.long, device=old_P.device)
         return ReferredBatch(**vars(batch), reference=old_P, measured=nowhere, reference_logits=old_P.new_zeros(0, 1))
@@ -242,17 +265,19 @@ def gradient_objective(
     clip: float,
     level: str = "turn",
     value_weight: float = 0.0,
+    choices: Choices | None = None,
 ) -> Losses:
     """Σ over decided turns, or over their tokens, of the clipped surrogate's loss, β × KL, exact at each token of the
     action played (:mod:`agentprm_core.improve.kl`), and c × the critic's loss."""
-    columns = batch.columns
+    columns, choices = batch.columns, choices or Choices()
     decided_N, end_N = columns.decided > 0, columns.is_end
     value_loss = None
     if value_weight:
         logits_PV, value_S = _with_values(model, batch, decided_N)
+        logits_PV = choices.among(logits_PV, columns.among[decided_N])
         value_loss = 0.5 * (value_S - columns.target[columns.is_state > 0]).square().sum()
     else:
-        logits_PV = logits_of(model, batch, decided_N)
+        logits_PV = choices.logits(model, batch, decided_N)
     log_prob_P = -F.cross_entropy(logits_PV, batch.input_ids[decided_N], reduction="none")
     ratio_P = log_prob_P - batch.reference
     if level == "token":

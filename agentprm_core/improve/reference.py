@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from agentprm_core.improve.kl import ReferredBatch, measured
-from agentprm_core.training.attention import logits_of, packed_attention
+from agentprm_core.training.attention import Logits, logits_of, packed_attention
 from agentprm_core.training.columns import C
 from agentprm_core.training.packing import Batch
 from agentprm_core.training.sharding import in_place, is_sharded
@@ -41,10 +41,10 @@ class Reference:
         self._trained = trained
 
     @torch.no_grad()
-    def refer(self, batch: Batch[C], where_N: torch.Tensor) -> ReferredBatch[C]:
-        """The packed batch with what the reference says of its P tokens where ``where_N``."""
+    def refer(self, batch: Batch[C], where_N: torch.Tensor, read: Logits = logits_of) -> ReferredBatch[C]:
+        """The packed batch with what the reference says of its P tokens where ``where_N``, as ``read`` reads it."""
         with packed_attention(self._model), self.in_place():
-            logits_PV = logits_of(self._model, batch, where_N)
+            logits_PV = read(self._model, batch, where_N)
         reference_P = -F.cross_entropy(logits_PV, batch.input_ids[where_N], reduction="none")
         at_K = measured(*logits_PV.shape).to(logits_PV.device)
         return ReferredBatch(**vars(batch), reference=reference_P, measured=at_K, reference_logits=logits_PV[at_K])

@@ -120,6 +120,26 @@ class Constrained:
         _, edge = line.end.likely
         return [self._after(line.end, length - line.guessed), self._after(edge.end, length)]
 
+    def along(self, admissible: tuple[str, ...], tokens: Sequence[int]) -> Sequence[Allowed] | None:
+        """Among what each token of an action was drawn, its stop token the last; a token without an alternative stands
+        alone. None for an action that is not among ``admissible``."""
+        if not admissible:
+            return [EVERYTHING] * len(tokens)
+        trie = self._tries.find(admissible)
+        if trie is None:
+            return None
+        edge, found = trie.root, list[Allowed]()
+        while True:
+            found += [(token,) for token in edge.forced]
+            if isinstance(edge.end, Leaf) or len(found) >= len(tokens):
+                break
+            token, allowed = tokens[len(found)], self._after(edge.end, len(found))
+            if not _may(allowed, token):
+                return None
+            edge = edge.end.edge(token)
+            found.append(allowed)
+        return found if len(found) == len(tokens) and all(map(_may, found, tokens)) else None
+
     def advance(self, line: Line[Any], path: Sequence[int], draws: Iterator[tuple[int, float]]) -> Progress:
         """``draws`` are (token, log-probability) of each sample at the first place, then of each at the guess;
         ``path`` is what was read of the action."""
@@ -255,6 +275,10 @@ class Free:
         if self._guessing and isinstance(end, Node) and token in end.tokens:
             return end.edge(token)
         return None
+
+
+def _may(allowed: Allowed, token: int) -> bool:
+    return token not in allowed.tokens if isinstance(allowed, AllBut) else token in allowed
 
 
 Group = tuple[int, tuple[int, ...], float]

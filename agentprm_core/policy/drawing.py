@@ -61,6 +61,11 @@ def _among(allowed_R: Sequence[Allowed], logits_RV: torch.Tensor) -> tuple[torch
         return logits_RV, None
     if _all_listed(allowed_R):
         return _listed(allowed_R, logits_RV)
+    return among(allowed_R, logits_RV), None
+
+
+def among(allowed_R: Sequence[Allowed], logits_RV: torch.Tensor) -> torch.Tensor:
+    """(R, V): −inf where a token is not allowed."""
     forbidden = np.ones(logits_RV.shape, dtype=bool)
     for row, allowed in zip(forbidden, allowed_R):
         if isinstance(allowed, AllBut):
@@ -68,7 +73,7 @@ def _among(allowed_R: Sequence[Allowed], logits_RV: torch.Tensor) -> tuple[torch
             row[list(allowed.tokens)] = True
         else:
             row[list(allowed)] = False
-    return logits_RV.masked_fill(torch.from_numpy(forbidden).to(logits_RV.device), -torch.inf), None
+    return logits_RV.masked_fill(torch.from_numpy(forbidden).to(logits_RV.device), -torch.inf)
 
 
 def _all_listed(allowed_R: Sequence[Allowed]) -> TypeGuard[Sequence[tuple[int, ...]]]:

@@ -14,7 +14,7 @@ Shapes: ``N`` packed tokens, ``B`` rows of a block, ``L`` tokens of its longest,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -120,6 +120,10 @@ def read(model: nn.Module, ids_N: torch.Tensor, positions_N: torch.Tensor, block
         packed=blocks,
         **options,
     )
+
+
+Logits = Callable[[Any, Batch, torch.Tensor], torch.Tensor]
+"""(model, batch, where_N) → (P, V), as :func:`logits_of`."""
 
 
 def log_probs(model: nn.Module, batch: Batch, where_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

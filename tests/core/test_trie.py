@@ -260,6 +260,39 @@ def test_whatever_is_drawn_in_templates_is_admitted(commands, samples, most, ran
     assert calls <= more_calls
 
 
+@given(open_commands, st.integers(2, 7), st.randoms(use_true_random=False))
+def test_what_an_action_was_drawn_among_is_told_afterwards(commands, most, random):
+    asked = []
+
+    def draw(sample, depth, allowed):
+        open_ = isinstance(allowed, AllBut)
+        asked.append((random.choice(sorted(EACH - {*allowed.tokens} if open_ else allowed)), allowed))
+        return asked[-1][0]
+
+    ((decision,), _) = decode(Constrained(POLICY, most, guessing=False), commands, 1, draw)
+    tokens = (*Letters().action_text(decision.action), STOP)
+    told = Constrained(POLICY, most).along(commands, tokens)
+    drawn = [(token, allowed) for token, allowed in zip(tokens, told, strict=True) if allowed != (token,)]
+    assert drawn == [(token, allowed) for token, allowed in asked if allowed != (token,)]
+
+
+@given(commands)
+def test_an_action_is_drawn_among_what_the_commands_go_on_with(commands):
+    spellings = [(*Letters().action_text(command), STOP) for command in commands]
+    for spelt in spellings:
+        told = Constrained(POLICY, 9).along(commands, spelt)
+        slow = [{other[i] for other in spellings if other[:i] == spelt[:i]} for i in range(len(spelt))]
+        assert list(map(set, told)) == slow
+
+
+def test_an_action_that_is_not_admissible_was_not_drawn():
+    constrained = Constrained(POLICY, 9)
+    for text in ("b", "abb", "abab", "abc"):
+        assert constrained.along(("aba", "abd"), (*Letters().action_text(text), STOP)) is None
+    assert constrained.along(("?",), (UNKNOWN, STOP)) is None
+    assert constrained.along((), (1, STOP)) == [EVERYTHING] * 2
+
+
 def test_what_is_admitted():
     assert admits(("look",), "look") and not admits(("look",), "loo")
     assert admits((), "anything")
