@@ -13,11 +13,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from agentprm_core.improve.choices import AmongColumns
 from agentprm_core.improve.sft import check_fits
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import Rendered
 from agentprm_core.training.attention import Logits, forward, logits_of, packed_attention
-from agentprm_core.training.columns import TrainColumns, Values
+from agentprm_core.training.columns import Values
 from agentprm_core.training.packing import Row, cut, pack
 from agentprm_core.types import Episode
 
@@ -26,16 +27,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DecidedColumns(TrainColumns):
+class DecidedColumns(AmongColumns):
     """What is known of a decided turn."""
 
     is_end: Values
     """1 at the end of each decided action."""
     decided: Values
     """1 on tokens of decided actions: on all, or on those that had an alternative."""
-    among: Values
-    """There, the number of the set that it was drawn from (:class:`agentprm_core.improve.choices.Choices`); 0, which is
-    the whole vocabulary, where nobody asks."""
     old: Values
     """There, the log-probability that who played it gave the token, nats; 0 where that is not known yet."""
     is_state: Values

@@ -1,7 +1,8 @@
 """DPO by TRL on plain rows: the check of :mod:`agentprm_core.improve.online_dpo`, and a path for what TRL brings along.
 
 Pairs are drawn once from π_{i−1} and judged by the PRM as there, then every pair is two rows, each with its whole
-history, and ``trl.DPOTrainer`` does the rest. Dearer in tokens and not online. With a LoRA policy TRL freezes a copy of
+history, and ``trl.DPOTrainer`` does the rest. Dearer in tokens, not online, and its probabilities are over the whole
+vocabulary also where play draws from the admissible commands alone. With a LoRA policy TRL freezes a copy of
 the adapter as the reference; with a full one it is given a copy of the model.
 """
 

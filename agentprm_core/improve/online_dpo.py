@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from agentprm_core.improve.choices import Choices
 from agentprm_core.improve.pairs import UNENDED, Choice, Pair, PairCounts, select_pair
 from agentprm_core.improve.preferences import PREFERENCES, ChoiceColumns, choice_row
 from agentprm_core.improve.proposals import Proposal, Proposer
 from agentprm_core.improve.reference import Reference, ReferredBatch
 from agentprm_core.improve.sft import check_fits
+from agentprm_core.policy.decoding import Constrained
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.score import score_actions
 from agentprm_core.training.columns import TrainColumns
@@ -131,7 +133,11 @@ class OnlineDpoTrainer(EpisodeTrainer[DpoSettings]):
         rows = [
             Row(np.array(r.input_ids, dtype=np.int32), TrainColumns.zeros(len(r.input_ids))) for r in self._rendered
         ]
-        objective = partial(PREFERENCES[settings.preference], beta=settings.beta, imitation=settings.imitation)
+        self._choices = Choices()
+        self._decoding = Constrained(policy, settings.max_action_tokens) if settings.constrained else None
+        objective = partial(
+            PREFERENCES[settings.preference], beta=settings.beta, imitation=settings.imitation, choices=self._choices
+        )
         super().__init__(policy.model, rows, objective, settings, scratch)
         self._reference, self._anchored = Reference(policy.model, anchor), anchor is not None
         self._proposer = new_proposer(policy, settings)
@@ -169,12 +175,18 @@ class OnlineDpoTrainer(EpisodeTrainer[DpoSettings]):
             kept = [choice.distinct for choice, _ in pairs]
         episode = self._episodes[number]
         imitated = self.settings.imitation > 0 and episode.won
-        return choice_row(self._rendered[number], kept, episode.start if imitated else None)
+        return choice_row(
+            self._rendered[number], kept, episode.start if imitated else None, partial(self._among, episode)
+        )
+
+    def _among(self, episode: Episode, turn: int, tokens: Sequence[int]) -> np.ndarray:
+        """The numbers of the sets that an action's tokens were drawn from."""
+        return self._choices.of(episode.turns[turn], tokens, self._decoding)
 
     def _referred(self, rows: Sequence[Row[ChoiceColumns]]) -> ReferredBatch[ChoiceColumns]:
         """The packed rows, and what the anchor says of each action token."""
         batch = pack(rows).to(self._policy.model.device)
-        return self._reference.refer(batch, batch.branch >= 0)
+        return self._reference.refer(batch, batch.branch >= 0, self._choices.logits)
 
     def _report(self, counts: PairCounts) -> None:
         for name in ("pairs", "same", "tied"):

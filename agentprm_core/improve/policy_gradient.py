@@ -158,8 +158,8 @@ class Written:
         for turn in range(episode.start, episode.length):
             own = slice(rendered.action_starts[turn], rendered.action_ends[turn] + 1)
             among_L = self.choices.of(episode.turns[turn], rendered.input_ids[own], self._decoding)
-            columns.decided[own] = among_L >= 0
-            columns.among[own] = among_L.clip(0)
+            columns.among[own] = among_L
+            columns.decided[own] = self.choices.left_open(among_L)
             columns.advantage[own] = advantage_T[turn]
             if target_T is not None:
                 columns.target[own.start - 1] = target_T[turn]

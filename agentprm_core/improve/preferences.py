@@ -9,6 +9,9 @@ Both solve max E_{a~π}[Q(s,a)] − β KL(π ‖ π_{i−1}), whose solution is 
   that score alike stay where π_{i−1} had them, and so do all at states where one action was drawn: without those the
   policy drifts where nothing is compared.
 
+π and π_{i−1} are as play draws by them: among the admissible commands where it is constrained
+(:mod:`agentprm_core.improve.choices`).
+
 Beside either, ``imitation`` × the mean surprise (nats a token) at the policy's own actions in the episodes it won: the
 episodes are read for their preferences anyway, so this costs next to nothing. It is the NLL term of iterative reasoning
 preference optimisation (arXiv 2404.19733), on whole won episodes.
@@ -18,24 +21,26 @@ Shapes: ``P`` action tokens, ``I`` imitated tokens, ``J`` actions of a batch, ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
+from agentprm_core.improve.choices import AmongColumns, Choices
 from agentprm_core.improve.kl import ReferredBatch, kl_sum
 from agentprm_core.improve.pairs import Choice
 from agentprm_core.policy.prompt import Rendered
 from agentprm_core.training.attention import logits_of
-from agentprm_core.training.columns import TrainColumns, Values
+from agentprm_core.training.columns import Values
 from agentprm_core.training.packing import Batch, Row
 from agentprm_core.training.trainer import Losses
 from agentprm_core.training.tree import branch_sums, tree_row
 
 
 @dataclass(frozen=True)
-class ChoiceColumns(TrainColumns):
+class ChoiceColumns(AmongColumns):
     """The loss weight is 1 once a choice, on its first action."""
 
     is_end: Values
@@ -48,15 +53,23 @@ class ChoiceColumns(TrainColumns):
     """1 on those tokens of the trunk that are to be imitated."""
 
 
-def choice_row(rendered: Rendered, choices: Sequence[Choice], imitate_from: int | None = None) -> Row[ChoiceColumns]:
+Among = Callable[[int, Sequence[int]], np.ndarray]
+"""(turn, tokens of an action there) → the numbers of the sets that they were drawn from."""
+
+
+def choice_row(
+    rendered: Rendered, choices: Sequence[Choice], imitate_from: int | None = None, among: Among | None = None
+) -> Row[ChoiceColumns]:
     """The episode as the trunk and a branch for each action of each choice. Its own actions from turn ``imitate_from``
-    on are to be imitated; None: none."""
+    on are to be imitated; None: none. ``among`` None: actions are drawn from the whole vocabulary."""
     branches = []
     for choice in choices:
         for number, (proposal, score) in enumerate(zip(choice.proposals, choice.scores)):
             own = ChoiceColumns.zeros(len(proposal.tokens))
             own.loss_weight[-1] = own.is_first[-1] = float(number == 0)
             own.is_end[-1], own.score[-1] = 1.0, score
+            if among is not None:
+                own.among[:] = among(choice.turn, proposal.tokens)
             branches.append((rendered.action_starts[choice.turn], proposal.tokens, own))
     trunk = ChoiceColumns.zeros(len(rendered.input_ids))
     if imitate_from is not None:
@@ -66,22 +79,30 @@ def choice_row(rendered: Rendered, choices: Sequence[Choice], imitate_from: int 
 
 
 def dpo_objective(
-    model: torch.nn.Module, batch: ReferredBatch[ChoiceColumns], beta: float, imitation: float = 0.0
+    model: torch.nn.Module,
+    batch: ReferredBatch[ChoiceColumns],
+    beta: float,
+    imitation: float = 0.0,
+    choices: Choices | None = None,
 ) -> Losses:
     """Σ over pairs of −log σ(β·margin); the margin is the pair's difference of log π/π_{i−1}, chosen first."""
-    ratio_J, kl, surprise_I = _look(model, batch)
+    ratio_J, kl, surprise_I = _look(model, batch, choices or Choices())
     margin = ratio_J[0::2] - ratio_J[1::2]
     metrics = {"kl": kl, "accuracy": ((margin > 0).float().sum(), margin.numel())}
     return _imitating(F.softplus(-beta * margin).sum(), metrics, surprise_I, batch, imitation)
 
 
 def soft_objective(
-    model: torch.nn.Module, batch: ReferredBatch[ChoiceColumns], beta: float, imitation: float = 0.0
+    model: torch.nn.Module,
+    batch: ReferredBatch[ChoiceColumns],
+    beta: float,
+    imitation: float = 0.0,
+    choices: Choices | None = None,
 ) -> Losses:
     """Σ over states of the cross-entropy from π* ∝ π_{i−1} exp(Q/β) to π, over the actions drawn there and all others
     as one more, which scores as the drawn ones do on average: it keeps the drawn ones' share of the probability in
     place, and a state where one action was drawn keeps it."""
-    ratio_J, kl, surprise_I = _look(model, batch)
+    ratio_J, kl, surprise_I = _look(model, batch, choices or Choices())
     ends_N = batch.columns.is_end > 0
     score_J, first_J = batch.columns.score[ends_N], batch.columns.is_first[ends_N] > 0
     state_J, states = first_J.cumsum(0) - 1, int(first_J.sum())
@@ -123,7 +144,7 @@ PREFERENCES = {"winner": dpo_objective, "soft": soft_objective}
 
 
 def _look(
-    model: torch.nn.Module, batch: ReferredBatch[ChoiceColumns]
+    model: torch.nn.Module, batch: ReferredBatch[ChoiceColumns], choices: Choices
 ) -> tuple[torch.Tensor, tuple[torch.Tensor, int], torch.Tensor]:
     """One pass of the model: (J,) log π/π_{i−1} of each action; the KL to π_{i−1} as (sum, actions) over the actions'
     tokens alone; and (I,) the surprise at the imitated tokens, nats."""
@@ -131,12 +152,14 @@ def _look(
     read_N = is_action_N | (batch.columns.imitate > 0)
     of_action = is_action_N[read_N]
     branch_P, actions = batch.branch[is_action_N], int(batch.branch.max()) + 1
-    logits_RV = logits_of(model, batch, read_N)
-    surprise_R = F.cross_entropy(logits_RV, batch.input_ids[read_N], reduction="none")
+    logits_RV, ids_R = logits_of(model, batch, read_N), batch.input_ids[read_N]
+    logits_PV = choices.among(logits_RV[of_action], batch.columns.among[is_action_N])
+    surprise_P = F.cross_entropy(logits_PV, ids_R[of_action], reduction="none")
+    surprise_I = F.cross_entropy(logits_RV[~of_action], ids_R[~of_action], reduction="none")
     with torch.no_grad():
-        kl = kl_sum(logits_RV[of_action], batch)
-    ratio_J = branch_sums(-surprise_R[of_action] - batch.reference, branch_P, actions)
-    return ratio_J, (kl, actions), surprise_R[~of_action]
+        kl = kl_sum(logits_PV, batch)
+    ratio_J = branch_sums(-surprise_P - batch.reference, branch_P, actions)
+    return ratio_J, (kl, actions), surprise_I
 
 
 def _imitating(
