@@ -122,9 +122,9 @@ def train_policy_gradient(
         ValueError: no episodes, not one advantage a turn, nothing trainable.
         DataError: an episode longer than the context.
     """
-    written = Written(policy, settings.level, decoding)
-    trainer = GradientTrainer(policy.model, written.rows(experience), settings, scratch, written.choices)
-    trainer.play_with(written, fresh)
+    writer = RowWriter(policy, settings.level, decoding)
+    trainer = GradientTrainer(policy.model, writer.rows(experience), settings, scratch, writer.choices)
+    trainer.play_with(writer, fresh)
     metrics = fit(trainer)
     if fresh is not None:
         del metrics["tokens"]  # of rows that only the first steps read
@@ -132,8 +132,8 @@ def train_policy_gradient(
     return policy.model, metrics
 
 
-class Written:
-    """How episodes are written as rows."""
+class RowWriter:
+    """Makes rows of episodes, and keeps what their tokens were drawn among."""
 
     def __init__(self, policy: Checkpoint, level: str = "turn", decoding: Constrained | None = None) -> None:
         self._policy, self._level, self._decoding = policy, level, decoding
@@ -190,18 +190,18 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
         )
         super().__init__(model, rows, objective, settings, scratch)
         self._reference = Reference(model)
-        self._written: Written | None = None
+        self._writer: RowWriter | None = None
         self._fresh: Fresh | None = None
         self._time = 0
         self._rows: Sequence[Row[GradientColumns]] = rows
         self._fresh_plan: BatchPlan | None = None
 
-    def play_with(self, written: Written, fresh: Fresh | None) -> None:
-        """``fresh`` plays with the model that is trained, and ``written`` makes rows of it. Raises ValueError where the
+    def play_with(self, writer: RowWriter, fresh: Fresh | None) -> None:
+        """``fresh`` plays with the model that is trained, and ``writer`` makes rows of it. Raises ValueError where the
         settings say otherwise."""
         if (fresh is None) != (self.settings.refresh_every == 0):
             raise ValueError("refresh_every: fresh rollouts need somebody who plays them, and only they do")
-        self._written, self._fresh = written, fresh
+        self._writer, self._fresh = writer, fresh
 
     def beside(self) -> dict:
         return {"choices": self._choices.to_json()}
@@ -223,10 +223,10 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
 
     def _refresh(self, time: int) -> None:
         """Rollouts of the policy as it is now, and batches of them for all steps up to the next time."""
-        settings, written, fresh = self.settings, self._written, self._fresh
-        assert written is not None and fresh is not None  # who else set refresh_every
+        settings, writer, fresh = self.settings, self._writer, self._fresh
+        assert writer is not None and fresh is not None  # who else set refresh_every
         experience = fresh(time, self.scratch / f"fresh-{self.run}-{time:05}")
-        rows = written.rows(experience)
+        rows = writer.rows(experience)
         self._rows, self._time = with_old(self.model, rows, settings.batch_tokens, self._choices.logits), time
         self._fresh_plan = BatchPlan(
             [len(row) for row in rows],

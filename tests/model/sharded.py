@@ -11,7 +11,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch.distributed.tensor import DTensor
 
-from agentprm_core.improve.policy_gradient import GradientSettings, GradientTrainer, Written
+from agentprm_core.improve.policy_gradient import GradientSettings, GradientTrainer, RowWriter
 from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.prm.losses import prm_objective, soft_bce
@@ -62,7 +62,7 @@ def prm(renderer, likelihood=0.0, with_adapter=False):
 def gradient(renderer):
     model = text_world.small_model(renderer)
     policy = Checkpoint(model, renderer.tokenizer, renderer, digest="untrained")
-    rows = [Written(policy).row(e, np.full(len(e.turns), 1.0 if e.won else -1.0)) for e in text_world.episodes(40)]
+    rows = [RowWriter(policy).row(e, np.full(len(e.turns), 1.0 if e.won else -1.0)) for e in text_world.episodes(40)]
     settings = GradientSettings(5e-3, 512, 0, steps=3, beta=0.5)
     return model, rows, lambda model, rows, settings, out: GradientTrainer(model, rows, settings, out), settings
 

@@ -11,7 +11,7 @@ from torch.distributions import Categorical, kl_divergence
 from agentprm_core.improve.choices import Choices
 from agentprm_core.improve.decided import with_old
 from agentprm_core.improve.kl import token_kl
-from agentprm_core.improve.policy_gradient import Experience, Written
+from agentprm_core.improve.policy_gradient import Experience, RowWriter
 from agentprm_core.policy.decoding import Constrained
 from agentprm_core.policy.drawing import AllBut
 from agentprm_core.policy.models import Checkpoint
@@ -30,8 +30,8 @@ def test_the_old_policy_says_what_play_drew_by(toy_engine, level):
     policy = toy.policy()
     player = Sampler(policy, slots=8, context=512, temperature=1.0, constrained=True, max_action_tokens=8)
     episodes = list(play(player, starts([toy.game(n) for n in range(6)], 2, 3), world_name=toy_engine, max_turns=6))
-    written = Written(policy, level, Constrained(policy, 8))
-    rows = with_old(policy.model, written.rows(nothing_of(episodes)), 512, written.choices.logits)
+    writer = RowWriter(policy, level, Constrained(policy, 8))
+    rows = with_old(policy.model, writer.rows(nothing_of(episodes)), 512, writer.choices.logits)
     for row, episode in zip(rows, episodes, strict=True):
         columns = row.columns
         total_L = np.cumsum(columns.old.astype(np.float64))
@@ -45,7 +45,7 @@ def test_free_play_draws_from_the_whole_vocabulary():
     renderer = text_world.renderer()
     policy = Checkpoint(text_world.small_model(renderer), renderer.tokenizer, renderer, "")
     episodes = text_world.episodes(2)
-    for row in Written(policy).rows(nothing_of(episodes)):
+    for row in RowWriter(policy).rows(nothing_of(episodes)):
         assert not row.columns.among.any()
     strayed = Turn("a room", "take mug", ("go to cabinet 1", "go to cabinet 2"), True, "s")
     tokens = [*renderer.action(strayed.action)]

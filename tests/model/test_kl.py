@@ -10,7 +10,7 @@ from torch.distributions import Categorical, kl_divergence
 
 from agentprm_core.improve import kl
 from agentprm_core.improve.pairs import Choice
-from agentprm_core.improve.policy_gradient import Written, gradient_objective
+from agentprm_core.improve.policy_gradient import RowWriter, gradient_objective
 from agentprm_core.improve.preferences import choice_row, dpo_objective, soft_objective
 from agentprm_core.improve.proposals import Proposal
 from agentprm_core.improve.reference import Reference
@@ -77,7 +77,7 @@ def test_preferences_log_the_kl_of_plain_rows(policy, objective):
 
 def test_the_policy_gradients_kl_is_that_of_plain_rows_and_pulls_back(policy):
     before, episode = moved(policy), text_world.play(0, 0, skill=0.3)
-    batch = pack([Written(policy).row(episode, np.zeros(episode.length))])
+    batch = pack([RowWriter(policy).row(episode, np.zeros(episode.length))])
     batch = Reference(before).refer(batch, batch.columns.decided > 0)
     with packed_attention(policy.model):
         losses = gradient_objective(policy.model, batch, beta=2.0, clip=0.2)

@@ -13,7 +13,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from agentprm_core.errors import DataError
-from agentprm_core.improve.policy_gradient import GradientSettings, GradientTrainer, Written
+from agentprm_core.improve.policy_gradient import GradientSettings, GradientTrainer, RowWriter
 from agentprm_core.improve.sft import SftSettings, sft_objective, sft_row, train_sft
 from agentprm_core.policy.decoding import Constrained
 from agentprm_core.policy.models import Checkpoint
@@ -58,9 +58,9 @@ def trainers(renderer, scratch):
     yield PromiseProgressTrainer(new_prm(text_world.small_model(renderer)), rows, won, settings, scratch)
     model = text_world.small_model(renderer)
     policy = Checkpoint(model, renderer.tokenizer, renderer, "")
-    written = Written(policy, decoding=Constrained(policy, 8))
-    rows = [written.row(e, np.ones(e.length)) for e in text_world.episodes(8)]
-    yield GradientTrainer(model, rows, GradientSettings(5e-3, 512, 0, steps=3), scratch, written.choices)
+    writer = RowWriter(policy, decoding=Constrained(policy, 8))
+    rows = [writer.row(e, np.ones(e.length)) for e in text_world.episodes(8)]
+    yield GradientTrainer(model, rows, GradientSettings(5e-3, 512, 0, steps=3), scratch, writer.choices)
 
 
 def test_another_process_builds_the_same_trainer(renderer, tmp_path):

@@ -10,7 +10,7 @@ import torch
 from agentprm_core.improve.policy_gradient import (
     Experience,
     GradientSettings,
-    Written,
+    RowWriter,
     gradient_objective,
     train_policy_gradient,
 )
@@ -53,7 +53,7 @@ def test_surrogate_is_that_of_plain_rows(renderer):
     episodes = text_world.episodes(4, skill=0.3)
     episodes[0] = dataclasses.replace(episodes[0], start=1)
     advantages = [np.random.default_rng(i).normal(size=e.length) for i, e in enumerate(episodes)]
-    batch = pack([Written(policy).row(e, a) for e, a in zip(episodes, advantages)])
+    batch = pack([RowWriter(policy).row(e, a) for e, a in zip(episodes, advantages)])
     batch = Reference(before).refer(batch, batch.columns.decided > 0)
     with packed_attention(policy.model):
         losses = gradient_objective(policy.model, batch, beta=0.0, clip=0.2)

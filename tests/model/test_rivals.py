@@ -20,7 +20,7 @@ from agentprm_core.improve.implicit import (
     step_rewards,
     train_implicit,
 )
-from agentprm_core.improve.policy_gradient import HEAD, Experience, GradientSettings, Written, gradient_objective
+from agentprm_core.improve.policy_gradient import HEAD, Experience, GradientSettings, RowWriter, gradient_objective
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.improve.values import fitted_head, headed, state_values
@@ -245,7 +245,7 @@ def test_the_surrogate_of_tokens_and_the_critics_loss_are_those_of_plain_rows(po
     episodes = [crossroads.episode("LLR"), crossroads.episode("RLL", 1, start=1)]
     advantages, targets = ([rng.normal(size=3) for _ in episodes] for _ in range(2))
     experience = Experience(episodes, advantages, targets)
-    batch = pack(Written(moved, "token").rows(experience))
+    batch = pack(RowWriter(moved, "token").rows(experience))
     batch = Reference(policy.model).refer(batch, batch.columns.decided > 0)
     head = torch.nn.Linear(32, 1)
     with headed(moved.model, head), packed_attention(moved.model):
@@ -271,7 +271,7 @@ def test_at_the_start_the_gradient_is_that_of_the_advantage_weighted_log_likelih
     moved = other(policy, 3)
     advantages = [np.random.default_rng(n).normal(size=3) for n in range(len(EPISODES_OF_ALL))]
     for level in ("turn", "token"):
-        batch = pack(Written(moved, level).rows(Experience(EPISODES_OF_ALL, advantages)))
+        batch = pack(RowWriter(moved, level).rows(Experience(EPISODES_OF_ALL, advantages)))
         batch = Reference(moved.model).refer(batch, batch.columns.decided > 0)
         moved.model.zero_grad()
         with packed_attention(moved.model):
