@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -65,17 +66,19 @@ class Dialogue:
 
 
 def make_dialogues(worlds: Sequence[str], count: int, seed: int) -> list[Dialogue]:
-    """Dialogues of ``count`` training games, the worlds in turn, the kinds drawn by :data:`SHARES`. A game that the
-    expert does not win makes none, but where it wandered.
+    """Dialogues of ``count`` training games, the worlds in turn, the kinds drawn by :data:`SHARES`. A world that is
+    named twice has twice as many. A game that the expert does not win makes none, but where it wandered.
 
     Raises:
         DataError: a world that does not exist, or that has no expert.
     """
-    each, found = -(-count // len(worlds)), []
-    for number, name in enumerate(worlds):
+    rounds, shares = -(-count // len(worlds)), Counter(worlds)
+    found = {}
+    for number, name in enumerate(shares):
         draws = random.Random(f"{seed}/{number}")
-        found.append([_tell(name, game, draws) for game in _games(name, each, seed)])
-    return [dialogue for together in zip(*found) for dialogue in together if dialogue.messages][:count]
+        found[name] = [_tell(name, game, draws) for game in _games(name, rounds * shares[name], seed)]
+    columns = [found[name][worlds[:place].count(name) :: shares[name]] for place, name in enumerate(worlds)]
+    return [dialogue for together in zip(*columns) for dialogue in together if dialogue.messages][:count]
 
 
 def reason_for(goal: str, action: str) -> str:

@@ -81,7 +81,11 @@ def parser(prog: str) -> argparse.ArgumentParser:
     found.add_argument("--out", type=Path, required=True, help="the folder to write, which must not be there yet")
     found.add_argument("--size", choices=tuple(SIZES), default="small", help="tiny is for tests (default %(default)s)")
     found.add_argument(
-        "--worlds", nargs="+", default=list(WORLDS), metavar="WORLD", help=f"(default {' '.join(WORLDS)})"
+        "--worlds",
+        nargs="+",
+        default=list(WORLDS),
+        metavar="WORLD",
+        help=f"one that is named twice has twice as many dialogues (default {' '.join(WORLDS)})",
     )
     found.add_argument("--dialogues", type=count, help="made of the worlds' games (default: the size's)")
     found.add_argument("--steps", type=count, help="of the optimizer (default: the size's)")

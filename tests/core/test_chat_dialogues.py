@@ -89,6 +89,13 @@ def test_the_same_seed_makes_the_same_dialogues_of_every_kind():
     assert all(d.messages[-1].role == "assistant" and d.messages[-1].taught for d in made)
 
 
+def test_a_world_that_is_named_twice_has_twice_as_many_games():
+    made = make_dialogues(["arithmetic", "textcraft", "arithmetic"], 300, seed=1)
+    told = [dialogue.messages for dialogue in made if dialogue.world == "arithmetic"]
+    assert 1.9 < len(told) / (len(made) - len(told)) < 2.2
+    assert len({messages[0].content + messages[-1].content for messages in told}) > 0.95 * len(told)
+
+
 def test_a_world_that_nobody_can_show_is_refused():
     with pytest.raises(DataError, match=r"TOY: it has no expert.*name another world"):
         make_dialogues(["tests.model.toy:TOY"], 4, seed=1)
