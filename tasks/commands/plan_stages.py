@@ -125,12 +125,21 @@ class _Campaign:
         yield self._evaluate(policies)
 
     def _trained(
-        self, name: str, times: int, tokens: float, share: float, factor: float = 1.0, **memory: bool
+        self,
+        name: str,
+        times: int,
+        tokens: float,
+        share: float,
+        factor: float = 1.0,
+        optimizer: str = "",
+        **memory: bool,
     ) -> Planned:
+        """``optimizer``: where it is not the model's."""
         shape, device = self._traffic.shape, self._params.compute.device
+        how = replace(self._how, optimizer=optimizer or self._how.optimizer)
         predicted = 0.0 if memory.get("headless") else share * tokens
-        held = training_memory(shape, self._how, share=share, device=device, **memory)
-        flops = factor * training_flops(shape, self._how, tokens, self._length, predicted)
+        held = training_memory(shape, how, share=share, device=device, **memory)
+        flops = factor * training_flops(shape, how, tokens, self._length, predicted)
         return Planned(name, times, held, tokens, flops, TRAINING[device])
 
     def _played(self, models: int) -> Memory:
@@ -188,7 +197,8 @@ class _Campaign:
     def _policy(self, times: int) -> Planned:
         method, tokens = self._params.method, self._params.method.steps * self._params.method.batch_tokens
         if method.name != "online_dpo":
-            return self._trained("policy", times, tokens, 1.0 if self._params.sft.observation_weight else self._reply)
+            share = 1.0 if self._params.sft.observation_weight else self._reply
+            return self._trained("policy", times, tokens, share, optimizer=getattr(method, "optimizer", None) or "")
         trained = self._trained("policy", times, tokens, self._reply, ONLINE, reference=True)
         judge = Memory(weights=self._bytes * self._traffic.shape.parameters)
         return replace(trained, memory=_sum(trained.memory, judge))

@@ -9,7 +9,7 @@ import yaml
 
 from agentprm_core.planning.shapes import SHAPES
 from tasks.commands import plan, plan_traffic
-from tasks.commands.plan_stages import plan_stages
+from tasks.commands.plan_stages import Planned, plan_stages
 from tasks.frame.params import PARAMS, validate
 from tasks.frame.profile import asked_for, overridden
 from tests.data.project import ROOT
@@ -93,12 +93,12 @@ def test_the_default_campaign_fits_this_machine(monkeypatch, capsys):
     assert (code, found["device"]) == (0, "cpu")
 
 
-def stage_tokens(stage: str, *words: str) -> float:
+def stage(name: str, *words: str) -> Planned:
     raw = yaml.safe_load((ROOT / PARAMS).read_text())
     for overrides in asked_for(["compute.threads=1", *words]):
         overridden(raw, overrides)
     traffic = plan_traffic.Traffic(SHAPES["Qwen/Qwen2.5-0.5B-Instruct"], turns=10, turn_tokens=8, reply_tokens=2)
-    return next(row.tokens for row in plan_stages(validate(raw, "test"), traffic) if row.name == stage)
+    return next(row for row in plan_stages(validate(raw, "test"), traffic) if row.name == name)
 
 
 def test_a_search_reads_each_nodes_history_and_the_replies_that_differ():
@@ -113,14 +113,20 @@ def test_a_search_reads_each_nodes_history_and_the_replies_that_differ():
         ("best_trajectory_of_8", False, 8 * 2),
     ]:
         more = ["model.constrained=false"] if free else []
-        assert stage_tokens("evaluate", *games, f"evaluate.decoding=[{way}]", *more) == 5 * 80 * times, (way, free)
+        assert stage("evaluate", *games, f"evaluate.decoding=[{way}]", *more).tokens == 5 * 80 * times, (way, free)
 
 
 def test_plays_from_branched_states_are_three_quarters_of_an_episode():
     """Four actions at a state are played on from as often as asked for, a random command once."""
     few = ("rollout.games=10", "rollout.branch.train_states=2", "rollout.branch.validation_states=1")
     more = ("rollout.branch.random_states=5", "rollout.branch.continuations=3")
-    assert stage_tokens("rollout", *few, *more) == 80 * (10 + 0.75 * (4 * 3 * 3 + 5))
+    assert stage("rollout", *few, *more).tokens == 80 * (10 + 0.75 * (4 * 3 * 3 + 5))
+
+
+def test_an_update_by_another_optimizer_than_the_models_takes_its_memory():
+    """AdamW keeps two numbers a weight; Muon keeps one of those in matrices."""
+    kept = [stage("policy", "loop", f"method.optimizer={name}").memory.training for name in ("adamw", "muon", "null")]
+    assert (kept[0] - kept[1], kept[1]) == (4 * SHAPES["Qwen/Qwen2.5-0.5B-Instruct"].matrices, kept[2])
 
 
 class Slow:
