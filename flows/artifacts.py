@@ -26,7 +26,7 @@ from tasks.frame.tracking import MLFLOW_TRAINING, campaign_id, is_remote, tracki
 from tasks.report.text import iteration_report, refused_lines
 
 _ITERATION_COLUMNS = ("method", "iteration", "split", "decoding", "games", "success", "ci_low", "ci_high")
-_ITERATION_COLUMNS += ("mean_actions", "seconds")
+_ITERATION_COLUMNS += ("mean_reward", "mean_actions", "seconds")
 
 
 def publish_gates(page: str, stages: Sequence[GraphStage]) -> None:

@@ -119,5 +119,6 @@ def main(prog: str = "python -m tasks.evaluate") -> None:
     low, high = figures["ci_low"], figures["ci_high"]
     print(
         f"{figures['decoding']} on {figures['games']} games of {arguments.split}: success {figures['success']:.1%} "
-        f"[{low:.1%}, {high:.1%}], {figures['mean_actions']:.1f} actions, {figures['seconds']:.0f} s"
+        f"[{low:.1%}, {high:.1%}], mean reward {figures['mean_reward']:.3f}, {figures['mean_actions']:.1f} actions, "
+        f"{figures['seconds']:.0f} s"
     )

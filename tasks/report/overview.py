@@ -83,7 +83,8 @@ def report_page(
 
 
 WORDS = {
-    "climb": "Share of held-out games won, with its 95 % Wilson interval. Each policy is compared with the one before "
+    "climb": "Share of held-out games won, with its 95 % Wilson interval, and the mean reward of an episode, which is "
+    "more than that share in worlds that pay for a part of a task. Each policy is compared with the one before "
     "on the same games: McNemar's exact test.",
     "seeds": "Campaigns with the same parameters and other seeds. Each seed's share of games won has the 95 % Wilson "
     "interval of its own games. The mean's interval is Student's t over the seeds: it holds for other seeds, and is "
@@ -112,8 +113,8 @@ NO_WATTS = (
 
 def climb(rows: Sequence[Mapping]) -> dict:
     """The table of iterations."""
-    head = ("policy", "split", "playing", "games", "success", "low", "high", "v. before", "won", "lost", "p", "actions",
-            "tokens read", "world steps")  # fmt: skip
+    head = ("policy", "split", "playing", "games", "success", "low", "high", "mean reward", "v. before", "won", "lost",
+            "p", "actions", "tokens read", "world steps")  # fmt: skip
     body = []
     for row in rows:
         paired = row["paired"] or {}
@@ -121,9 +122,9 @@ def climb(rows: Sequence[Mapping]) -> dict:
         tokens = row["policy_read"] + row["prm_read"]
         body.append([
             row["iteration"], row["split"], row["decoding"], row["games"], percent(row["success"]),
-            percent(row["ci_low"]), percent(row["ci_high"]), points and f"{points:+.1f}", paired.get("gained"),
-            paired.get("lost"), _rounded(paired.get("p_value"), 3), f"{row['mean_actions']:.1f}", f"{tokens:.0f}",
-            f"{row['world_steps']:.1f}",
+            percent(row["ci_low"]), percent(row["ci_high"]), f"{row['mean_reward']:.3f}", points and f"{points:+.1f}",
+            paired.get("gained"), paired.get("lost"), _rounded(paired.get("p_value"), 3), f"{row['mean_actions']:.1f}",
+            f"{tokens:.0f}", f"{row['world_steps']:.1f}",
         ])  # fmt: skip
     return _table(head, body)
 

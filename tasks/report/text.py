@@ -9,13 +9,13 @@ from tasks.frame.clock import ORCHESTRATION
 
 BUDGET = ("episodes played", "tokens trained", "seconds")
 """Columns of what it took to make the iteration's policy; the seconds are with its evaluation."""
+_PLAYED = ("split", "decoding", "games", "success", "95 % interval", "mean reward")
 P_VALUES = "p: McNemar's exact test on the same games. p Holm: the same, corrected for the number of such tests in all."
 
 
 def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | None]) -> str:
     """What the stage prints: every row with its interval and paired test, then where the stages' time went."""
-    head = ("iteration", "split", "decoding", "games", "success", "95 % interval", "v. before", "p", "p Holm")
-    head += ("actions", "inadmissible", *BUDGET)
+    head = ("iteration", *_PLAYED, "v. before", "p", "p Holm", "actions", "inadmissible", *BUDGET)
     table = [[str(cell) for cell in _cells(row)] for row in rows]
     stages = ("stage", "seconds", "orchestration", *ORCHESTRATION)
     times = [
@@ -38,8 +38,7 @@ def iteration_report(
     """Markdown: success of the iteration's policy, and the figures of each stage that made it. ``added``: lines about
     what its PRM adds."""
     own = [row for row in rows if row["iteration"] == iteration]
-    head = ("split", "decoding", "games", "success", "95 % interval", "v. iteration before", "p", "p Holm", "actions")
-    head += ("inadmissible", *BUDGET)
+    head = (*_PLAYED, "v. iteration before", "p", "p Holm", "actions", "inadmissible", *BUDGET)
     lines = [f"# Iteration {iteration}", "", *markdown(head, ([*_cells(row)][1:] for row in own)), "", P_VALUES, ""]
     lines += [line for said in refused_lines(figures.values()) for line in (f"**{said}.**", "")]
     lines += added
@@ -62,6 +61,7 @@ def _cells(row: Mapping) -> Iterable[object]:
     yield row["games"]
     yield f"{row['success']:.1%}"
     yield f"{row['ci_low']:.1%} – {row['ci_high']:.1%}"
+    yield f"{row['mean_reward']:.3f}"
     yield f"{100 * paired['difference']:+.1f} ({paired['gained']} won, {paired['lost']} lost)" if paired else ""
     yield f"{paired['p_value']:.3g}" if paired else ""
     yield f"{paired['p_holm']:.3g}" if paired else ""

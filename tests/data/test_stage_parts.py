@@ -177,8 +177,8 @@ def test_the_clock_books_time_to_names(tmp_path, monkeypatch):
 
 ROW = {
     "iteration": 1, "split": "unseen", "decoding": "greedy", "constrained": False, "games": 40, "success": 0.5,
-    "ci_low": 0.35, "ci_high": 0.65, "mean_actions": 12.25, "inadmissible": 0.1, "seconds": None,
-    "episodes_played": 3600, "tokens_trained": 1234567,
+    "ci_low": 0.35, "ci_high": 0.65, "mean_reward": 0.625, "mean_actions": 12.25, "inadmissible": 0.1,
+    "seconds": None, "episodes_played": 3600, "tokens_trained": 1234567,
     "by_kind": {"pick_and_place_simple": {"games": 40, "success": 0.5}},
     "paired": {"difference": 0.25, "gained": 12, "lost": 2, "p_value": 0.0129, "p_holm": 0.0387},
 }  # fmt: skip
@@ -187,7 +187,10 @@ ROW = {
 def test_the_printed_table_and_the_report():
     timings = {"games": {"seconds": 9.0, "orchestration": 3.0, "launch": 1, "tracking": 1, "gates": 1}, "demos": None}
     text = iterations_text([ROW], timings)
-    assert "unseen  greedy, free  40     50.0%    35.0% – 65.0%  +25.0 (12 won, 2 lost)  0.0129  0.0387  12.2" in text
+    said = (
+        "unseen  greedy, free  40     50.0%    35.0% – 65.0%  0.625        +25.0 (12 won, 2 lost)  0.0129  0.0387  12.2"
+    )
+    assert said in text
     assert text.splitlines()[1].endswith("10.0%         3,600            1,234,567")
     assert "p: McNemar's exact test on the same games. p Holm: the same, corrected for the number of such tests" in text
     assert [line.split() for line in text.splitlines()][-1] == ["games", "9.0", "3.0", "1.0", "1.0", "1.0"]
@@ -197,7 +200,7 @@ def test_the_printed_table_and_the_report():
     assert "| ranking.accuracy | 0.61 |" in report
     assert "curve" not in report and "refused" not in text + report
     assert "Reward hacking" not in report
-    assert "| +25.0 (12 won, 2 lost) | 0.0129 | 0.0387 |" in report
+    assert "| 0.625 | +25.0 (12 won, 2 lost) | 0.0129 | 0.0387 |" in report
 
 
 def test_table_and_report_say_which_prm_was_refused():
