@@ -226,8 +226,8 @@ def test_agentgyms_items_count_levels_first():
 @pytest.mark.parametrize(
     ("made_from", "reason"),
     [
-        ('{"level": 41, "seed": 0}', "babyai-1-0: BabyAI has the levels 1 to 40, not 41"),
-        ('{"level": 1, "seed": -1}', "babyai-1-0: a BabyAI level is drawn from a seed of 0 or more, not -1"),
+        ('{"level": 41, "seed": 0}', "babyai-1-0: BabyAI has the levels 1 to 40, not 41; leave the game out"),
+        ('{"level": 1, "seed": -1}', "babyai-1-0: a BabyAI level is drawn from a seed of 0 or more, not -1; leave"),
         ('{"level": 1', 'babyai-1-0: its payload is not {"level": 1 to 40, "seed": 0 or more}'),
         ('{"seed": 1}', "babyai-1-0: its payload is not"),
     ],
@@ -236,6 +236,7 @@ def test_a_game_that_does_not_exist_is_refused_by_name(made_from, reason):
     with pytest.raises(UnsupportedGame) as refused:
         BabyAI().reset(replace(game(1, 0), payload=made_from))
     assert str(refused.value).startswith(reason)
+    assert str(refused.value).endswith("leave the game out, or generate games anew (games.published: null)")
 
 
 def test_the_spec_is_known_without_importing_minigrid():

@@ -11,7 +11,7 @@ import pytest
 
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import world_names, world_spec
 from agentprm_core.worlds.base import Between
 from agentprm_core.worlds.check_spec import game_faults, generated, spec_faults
 from agentprm_core.worlds.checking import check_world
@@ -117,6 +117,21 @@ def test_texts_and_games_that_differ_by_process(tmp_path: Path, monkeypatch: pyt
     )
     _, lines = generated(world_spec("by_process_world:DRAWN"), 3, 0, "by_process_world:DRAWN")
     assert len(lines) == 3 and all("returns other games in another process" in line for line in lines)
+
+
+def test_an_installed_package_names_its_world_by_an_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_stranger.py").write_text("from tests.core.test_check_world import SPEC")
+    installed = tmp_path / "a_stranger-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: a-stranger\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[agentprm.worlds]\nstairs-of-a-stranger = a_stranger:SPEC\n")
+    with pytest.raises(DataError, match="'stairs-of-a-stranger' is not one of alfworld"):
+        world_spec("stairs-of-a-stranger")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "stairs-of-a-stranger" in world_names()
+    assert world_spec("stairs-of-a-stranger") is SPEC
 
 
 @pytest.mark.parametrize(

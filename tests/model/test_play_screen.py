@@ -139,6 +139,15 @@ def test_a_command_that_means_nothing_is_judged_first_and_done_when_asked_again(
     assert (before, done, valid) == ([], ["dance"], False)
 
 
+def test_q_ends_it(loaded):
+    async def drive(app, press):
+        await press("space", "q")
+        return app.is_running, actions(app)
+
+    (running, done), _ = driven(lambda: loaded, drive)
+    assert not running and len(done) == 1
+
+
 def test_the_mode_changes_in_the_middle_of_a_game(loaded):
     async def drive(app, press):
         await press("space")

@@ -20,6 +20,8 @@ from agentprm_core.worlds.base import Observation, UnsupportedGame
 DONE_ABOVE = 0.5
 """AgentGym ends an episode where its reward is above this; a success that earns less is told but not taken."""
 
+_ANEW = "leave the game out, or generate games anew (games.published: null)"
+
 
 def payload(number: int, seed: int) -> str:
     """What a game is made from."""
@@ -36,12 +38,12 @@ def level_of(game: Game) -> Level:
         number, seed = made_from["level"], made_from["seed"]
     except (ValueError, TypeError, KeyError) as error:
         raise UnsupportedGame(
-            f'{game.id}: its payload is not {{"level": 1 to 40, "seed": 0 or more}}: {game.payload[:60]!r}'
+            f'{game.id}: its payload is not {{"level": 1 to 40, "seed": 0 or more}}: {game.payload[:60]!r}; {_ANEW}'
         ) from error
     try:
         return make_level(number, seed)
     except UnsupportedGame as error:
-        raise UnsupportedGame(f"{game.id}: {error}") from error
+        raise UnsupportedGame(f"{game.id}: {error}; {_ANEW}") from error
 
 
 class BabyAI:
