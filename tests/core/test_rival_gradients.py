@@ -24,7 +24,7 @@ from agentprm_core.credit.turns import turns_from_table
 from agentprm_core.datasets import episodes_to_table
 from agentprm_core.types import Episode, Turn
 from tests.core import crossroads
-from tests.core.crossroads import DEPTH, PATHS, STATES, chance, episode, gradient, scores, value
+from tests.core.crossroads import DEPTH, PATHS, STATES, WINS, chance, episode, gradient, scores, value
 
 
 def turns_of(episodes):
@@ -190,6 +190,42 @@ def test_istar_by_hand():
     found = istar_advantages(turns, reward_N, alpha=0.5)
     np.testing.assert_allclose(found, [*(np.array([1, 1, 1, -1, -1, -1]) + 0.5 * step), 0, 0, 0])
     np.testing.assert_allclose(istar_advantages(turns, reward_N, alpha=0.0), grpo_advantages(turns))
+
+
+def implicit(path: str, beta: float) -> np.ndarray:
+    """[3]: β [log π*(a|s) − log π(a|s)] under π*(path) ∝ π(path) exp(R / β), where DPO on whole episodes ends when
+    preferences follow β (Rafailov et al. 2023, eq. 4)."""
+
+    def soft(way: str) -> float:
+        ends = [end for end in PATHS if end.startswith(way)]
+        return beta * np.log(sum(chance(end, start=len(way)) * np.exp((end in WINS) / beta) for end in ends))
+
+    return np.diff([soft(path[:t]) for t in range(DEPTH + 1)])
+
+
+@pytest.mark.parametrize("beta", [0.3, 1e4])
+def test_the_best_implicit_rewards_of_an_episode_add_up_to_its_outcome(beta):
+    """They are what each turn adds to the soft value: with a large β the advantage, whose gradient is the policy's."""
+    start = beta * np.log(sum(chance(path) * np.exp((path in WINS) / beta) for path in PATHS))
+    for path in PATHS:
+        assert implicit(path, beta).sum() == pytest.approx((path in WINS) - start)
+    if beta > 1:
+        advantages = [np.diff([value(path[:t]) for t in range(DEPTH + 1)]) for path in PATHS]
+        np.testing.assert_allclose([implicit(path, beta) for path in PATHS], advantages, atol=1e-3)
+        found = sum(chance(path) * implicit(path, beta) @ scores(path) for path in PATHS)
+        np.testing.assert_allclose(found, gradient(), atol=1e-4)
+
+
+@pytest.mark.parametrize("beta", [0.3, 1e4])
+def test_what_istar_adds_to_grpo_points_as_the_gradient_does(beta):
+    """Standardised in each group, so the direction alone: its cosine with the gradient is nearly 1."""
+
+    def added(turns):
+        reward_N = np.concatenate([implicit(path, beta) for group in product(PATHS, repeat=2) for path in group])
+        return istar_advantages(turns, reward_N, alpha=1.0) - grpo_advantages(turns)
+
+    step = expected(added, 2)
+    assert step @ gradient() / np.linalg.norm(step) / np.linalg.norm(gradient()) > 0.95
 
 
 def test_progress_of_the_true_q_is_the_advantage():
