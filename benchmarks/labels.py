@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from benchmarks.resident import peak_mb
 
 GAMMA, EPISODES_A_GAME, LONGEST, SHARD = 0.95, 16, 30, 250_000
 RIVAL_TURNS = 1_000_000
@@ -128,12 +129,6 @@ def run_side(side: str, folder: Path, out: Path, turns: int) -> dict[str, float]
     done = SIDES[side](folder, out, turns)
     seconds = time.perf_counter() - start
     return {"turns": done, "seconds": seconds, "peak_mb": peak_mb()}
-
-
-def peak_mb() -> float:
-    """Peak resident memory of this program, from Linux; ``ru_maxrss`` would count the parent's before exec too."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
 
 
 def disagreement(ours: Path, theirs: Path) -> float:

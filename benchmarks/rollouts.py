@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -40,6 +39,7 @@ from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import make_world
 from agentprm_core.worlds.alfworld.expert import play_expert
 from agentprm_core.worlds.alfworld.households import generate_games
+from benchmarks.resident import peak_mb
 
 GROWTH = (64, 256, 1024, 4096)
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -186,7 +186,7 @@ def growth(policy: Checkpoint, games: Sequence[Game], args: argparse.Namespace) 
                 "turns": run.turns,
                 "turns_per_s": round(run.rate),
                 "cache_mb": round(slots * cache_bytes(policy.model, args.context) / 2**20, 1),
-                "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+                "peak_rss_mb": round(peak_mb()),
                 "outside_model_share": round(1 - run.model_seconds / run.seconds, 3),
             }
         )

@@ -182,25 +182,25 @@ def test_arithmetic_is_what_torch_counts():
 
 
 PEAK = """
-import resource, sys, tempfile, json
+import sys, tempfile, json
 from pathlib import Path
 import numpy as np, torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from agentprm_core.improve.sft import SftColumns, SftSettings, sft_objective
 from agentprm_core.training.packing import Row
 from agentprm_core.training.trainer import EpisodeTrainer, fit
+from benchmarks.resident import peak_mb
 torch.set_num_threads(1)
 layers, width, tokens = map(int, sys.argv[1:])
 config = LlamaConfig(vocab_size=2048, hidden_size=width, intermediate_size=3 * width, num_hidden_layers=layers,
     num_attention_heads=width // 64, num_key_value_heads=width // 64, head_dim=64, tie_word_embeddings=True)
-def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-before = peak()
+before = peak_mb() * 2**20
 model = LlamaForCausalLM(config)
 weight = np.ones(256, np.float32); weight[0] = 0
 rows = [Row(np.full(256, 3, np.int32), SftColumns(weight, weight)) for _ in range(2 * tokens // 256)]
 with tempfile.TemporaryDirectory() as scratch:
     fit(EpisodeTrainer(model, rows, sft_objective, SftSettings(1e-3, tokens, 0, steps=2), Path(scratch)))
-print(json.dumps([peak() - before, before]))
+print(json.dumps([peak_mb() * 2**20 - before, before]))
 """
 
 
