@@ -54,7 +54,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(args.threads)
     spec = world_spec(args.world)
     policy = load_checkpoint(args.model, prompt=spec.prompt)
-    games = spec.generate(args.games, args.seed, "unseen")
+    games = spec.generate(args.games, args.seed, args.split)
     greedy = played(policy, games, args, temperature=0.0)
     draws = random.Random(args.seed)
     states = [(episode, draws.randrange(episode.length)) for episode in greedy if episode.turns]
@@ -211,6 +211,7 @@ def main() -> None:
         "--model", type=Path, required=True, help="folder of a chat model, or of a policy trained from one"
     )
     parser.add_argument("--world", default="babyai", help="(default %(default)s)")
+    parser.add_argument("--split", default="unseen", choices=("train", "seen", "unseen"), help="(default %(default)s)")
     parser.add_argument("--games", type=int, default=200, help="(default %(default)s)")
     parser.add_argument("--max-turns", type=int, default=20, help="(default %(default)s)")
     parser.add_argument("--context", type=int, default=4096, help="(default %(default)s)")
