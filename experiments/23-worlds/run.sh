@@ -54,6 +54,7 @@ all="games.train=60000 games.seen=500 games.unseen=500 demos.games=30000 sft.epo
   rollout.branch.continuations=4 method.games=4000 method.steps=800 method.search=beam_4x4 evaluate.decoding=[greedy]"
 THEN='python -m benchmarks.transfer --campaign . --split unseen --limit 100' \
   sh experiments/run all-worlds no_memory all_worlds $one $all
+sh experiments/run all-worlds-plain no_memory all_worlds $one $all model.heads=8 -- evaluate@0
 # The agent that comes with the package in a wide beam, on the held-out goals of the campaign that it is from.
 THEN="python -m benchmarks.placebo --policy shipped:webshop --prm shipped:webshop --games data/games --split seen,unseen \
   --searches beam_8x8,beam_8x8_path --scorers prm,constant,random --prior 0.1 --threads 1" sh experiments/run webshop-few-beams no_memory webshop $one \
