@@ -15,6 +15,14 @@ done
 dpo="chat online_dpo model.source=models/between compute.threads=1 method.preference=winner method.imitation=0 method.refresh_every=120 method.margin=0.0"
 sh experiments/run chat-between-trl $dpo method.trainer=trl -- evaluate@0 evaluate@1 rollout@2 # its gate refuses the rollouts
 sh experiments/run chat-between-ours $dpo method.trainer=ours -- evaluate@0 evaluate@1
+# A model of three worlds, a third iteration, and the demonstrations for as many steps as the first one.
+[ -d models/worlds ] || python -m tasks.commands.make_chat_model --out models/worlds --dialogues 28000 --steps 1700 \
+  --worlds arithmetic textcraft arithmetic babyai arithmetic textcraft arithmetic
+three="chat model.source=models/worlds compute.threads=1 evaluate.decoding=[greedy,sample]"
+sh experiments/run chat-worlds $three iterations.3.prev=2 policies.3.prm=3
+sh experiments/run chat-worlds-demonstrations $three sft.epochs=20.75 -- evaluate@0
+python -m benchmarks.chat_model --model models/worlds --world textcraft --games 100 --threads 1
+python -m benchmarks.chat_model --model models/worlds --world arithmetic --games 100 --max-turns 10 --threads 1
 size="games.train=16400 games.seen=300 rollout.games=8000 method.steps=180 critic.epochs=0.25"
 sh experiments/run chat-large chat $size -- evaluate@0 evaluate@1 evaluate@2
 sh experiments/run chat-large-demonstrations chat $size compute.threads=1 sft.epochs=24 -- evaluate@0
