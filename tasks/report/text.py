@@ -14,7 +14,8 @@ P_VALUES = "p: McNemar's exact test on the same games. p Holm: the same, correct
 
 
 def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | None]) -> str:
-    """What the stage prints: every row with its interval and paired test, then where the stages' time went."""
+    """What the stage prints: every row with its interval and paired test, then where the stages' time went,
+    of those that ran here."""
     head = ("iteration", *_PLAYED, "v. before", "p", "p Holm", "actions", "inadmissible", *BUDGET)
     table = [[str(cell) for cell in _cells(row)] for row in rows]
     stages = ("stage", "seconds", "orchestration", *ORCHESTRATION)
@@ -23,7 +24,11 @@ def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | Non
         for name, timing in timings.items()
         if timing is not None
     ]
-    parts = [f"{aligned(head, table)}\n{P_VALUES}", "\n".join(refused_lines(rows)), aligned(stages, times)]
+    parts = [
+        f"{aligned(head, table)}\n{P_VALUES}",
+        "\n".join(refused_lines(rows)),
+        aligned(stages, times) if times else "",
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
