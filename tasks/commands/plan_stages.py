@@ -131,7 +131,7 @@ class _Campaign:
         tokens: float,
         share: float,
         factor: float = 1.0,
-        optimizer: str = "",
+        optimizer: str | None = None,
         **memory: bool,
     ) -> Planned:
         """``optimizer``: where it is not the model's."""
@@ -198,7 +198,7 @@ class _Campaign:
         method, tokens = self._params.method, self._params.method.steps * self._params.method.batch_tokens
         if method.name != "online_dpo":
             share = 1.0 if self._params.sft.observation_weight else self._reply
-            return self._trained("policy", times, tokens, share, optimizer=getattr(method, "optimizer", None) or "")
+            return self._trained("policy", times, tokens, share, optimizer=getattr(method, "optimizer", None))
         trained = self._trained("policy", times, tokens, self._reply, ONLINE, reference=True)
         judge = Memory(weights=self._bytes * self._traffic.shape.parameters)
         return replace(trained, memory=_sum(trained.memory, judge))

@@ -83,9 +83,9 @@ def report_page(
 
 
 WORDS = {
-    "climb": "Share of held-out games won, with its 95 % Wilson interval, and the mean reward of an episode, which is "
-    "more than that share in worlds that pay for a part of a task. Each policy is compared with the one before "
-    "on the same games: McNemar's exact test.",
+    "climb": "Share of held-out games won, with its 95 % Wilson interval, and the mean reward of an episode, which "
+    "is another number where a world pays for a part of a task, or less for a longer way. Each policy is "
+    "compared with the one before on the same games: McNemar's exact test.",
     "seeds": "Campaigns with the same parameters and other seeds. Each seed's share of games won has the 95 % Wilson "
     "interval of its own games. The mean's interval is Student's t over the seeds: it holds for other seeds, and is "
     "wide where there are few. The black line of the picture is the mean.",
