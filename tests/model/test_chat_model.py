@@ -4,7 +4,6 @@ import json
 import random
 import subprocess
 import sys
-from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
@@ -199,11 +198,11 @@ def test_a_state_is_asked_as_the_pipeline_asks(folder):
     assert ids == rendered.input_ids[: rendered.action_starts[1]]
 
 
-def test_what_is_measured_of_a_chat_model_has_its_number_of_trials(folder):
-    args = Namespace(
-        model=folder, world="babyai", games=3, max_turns=2, context=4096, slots=2, seed=1, threads=1, json=True
-    )
-    found = chat_model.measure(args)
+def test_what_is_measured_of_a_chat_model_has_its_number_of_trials(folder, monkeypatch, capsys):
+    words = f"--model {folder} --world babyai --split seen --games 3 --max-turns 2 --slots 2 --threads 1 --json"
+    monkeypatch.setattr(sys, "argv", ["chat_model", *words.split()])
+    chat_model.main()
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["greedy"]["n"] == 3
     for asked in found["instructions"].values():
         assert {each["n"] for each in asked.values()} == {3}
