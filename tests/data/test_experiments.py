@@ -191,13 +191,14 @@ def test_what_a_killed_dvc_staged_is_not_left_to_the_next_experiment(tmp_path):
     assert run(folder, "git", "diff", "--quiet", "--", "params.yaml") == 0
 
 
-def test_make_runs_a_profile_as_an_experiment(tmp_path):
+@pytest.mark.parametrize(("words", "name"), [("smoke rft seed=3", "smoke-rft"), ("rollout.games=32 seed=3 rft", "rft")])
+def test_make_runs_profiles_as_an_experiment_of_their_names(words, name, tmp_path):
     folder = project(tmp_path)
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
-        (folder / name).write_text((ROOT / name).read_text())
+    for file in ("Makefile", "requirements.lock", "pyproject.toml"):
+        (folder / file).write_text((ROOT / file).read_text())
     (folder / ".venv/.installed").touch()
-    assert run(folder, "make", "run", "PROFILE=smoke rft seed=3", MLFLOW_TRACKING_URI="elsewhere") == 0
-    params, targets = experiments(folder)["smoke"]
+    assert run(folder, "make", "run", f"PROFILE={words}", MLFLOW_TRACKING_URI="elsewhere") == 0
+    params, targets = experiments(folder)[name]
     assert (params.rollout.games, params.method.name, params.seed, targets) == (32, "rft", 3, [])
     assert (folder / PARAMS).read_text() == (ROOT / PARAMS).read_text()
     assert (folder / "runs").read_text() == "-m flows.mend\n-m flows.summary\n"
