@@ -46,9 +46,8 @@ DATABASE := $(if $(MLFLOW_TRACKING_URI),,mlflow.db)
 # Another profile is a DVC experiment of its name: `dvc exp show` lays it beside the others, and params.yaml stays as it is.
 run: $(INSTALLED) $(DATABASE)  ## Every stage that is not up to date, then the table of iterations
 	@python -m flows.mend
-	@set -f; set -- $$PROFILE; if [ "$${*:-default}" = default ]; then dvc repro; else \
-		names=$$(printf '%s\n' "$$@" | grep -v = | paste -sd-); sh experiments/run "$${names:-$$1}" "$$@"; fi
-	@python -m flows.summary
+	@set -f; set -- $$PROFILE; end="python -m flows.summary"; if [ "$${*:-default}" = default ]; then dvc repro && $$end; else \
+		names=$$(printf '%s\n' "$$@" | grep -v = | paste -sd-); THEN=$$end sh experiments/run "$${names:-$$1}" "$$@"; fi
 
 play: $(INSTALLED)  ## An agent that comes with the package plays a game in this terminal
 	@agentprm play
