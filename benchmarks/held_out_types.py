@@ -1,6 +1,7 @@
 """Households with one type of task kept out of training: what a campaign learns of a task that it never saw.
 
-    sh experiments/run NAME no_memory env.world=benchmarks.held_out_types:NO_PICK_TWO env.code=benchmarks/held_out_types.py
+    sh experiments/run NAME no_memory \\
+        env.world=benchmarks.held_out_types:NO_PICK_TWO env.code=benchmarks/held_out_types.py
 
 The training games are of the other five types. Both held-out splits are of the sixth alone: ``seen`` on floor plans of
 training, ``unseen`` on others. A campaign of all six types is measured on them by ``agentprm evaluate --games``.
