@@ -11,6 +11,7 @@ has success with its 95 % interval, and the difference to the PRM on the same ga
 corrected for the number of differences in the table (Holm). ``tokens`` are those that all models read and ``steps`` the
 actions done in any world, a game. With ``--json`` the last line is one JSON object with a row for each line of the
 table. With ``--keep DIR`` what has been played is kept there, and a run that was killed goes on.
+``python -m benchmarks.over_seeds`` takes the lines of several seeds.
 
 It needs torch, transformers, numpy, pyarrow and pandas, and nothing of the pipeline.
 """
@@ -33,7 +34,7 @@ from transformers.utils import logging
 from agentprm_core.arguments import above_zero, any_seed, at_least, count, device
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.errors import EXPECTED, DataError
-from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins
+from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins, summary
 from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where, playing_dtype
 from agentprm_core.search.decoding_config import PRM, SCORERS, decoding
@@ -116,6 +117,7 @@ def table(played: Sequence[tuple[Cell, pa.Table]]) -> list[dict]:
         row = {"search": cell.place[0], "prior": cell.search.prior, "scorer": cell.scorer}
         row |= {name: found[name] for name in ("games", "success", "ci_low", "ci_high", "world_steps")}
         row["tokens"] = found["policy_read"] + found["prm_read"]
+        row["by_split"] = {each["split"]: each["success"] for each in summary(outcomes)}
         by_prm = won.get((cell.place, PRM)) if cell.scorer != PRM else None
         row["v_prm"] = by_prm and asdict(paired_test(by_prm, won[cell.place, cell.scorer]))
         rows.append(row)

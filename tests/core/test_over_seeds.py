@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentprm_core.comparing import over_seeds
-from benchmarks.over_seeds import rows_of
+from benchmarks.over_seeds import rows_of, searches_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +49,37 @@ def test_arms_and_splits_that_a_seed_lacks_are_left_out():
     assert [(row["on"], row["mean"]) for row in rows_of(seeds)] == [("both", 0.2), ("unseen", pytest.approx(0.3))]
 
 
+def searched(scorer: str, prior: float, success: float, unseen: float, search: str = "best_of_16") -> dict:
+    """A row of benchmarks.placebo."""
+    names = {"search": search, "prior": prior, "scorer": scorer}
+    return {**names, "success": success, "by_split": {"unseen": unseen}, "v_prm": None}
+
+
+def test_each_scorer_is_held_against_the_prm_with_the_priors_it_was_played_with():
+    one = [searched("prm", 0.1, 0.8, 0.7), searched("prm", 0.0, 0.6, 0.6), searched("random", 0.0, 0.5, 0.6)]
+    other = [searched("prm", 0.1, 0.9, 0.7), searched("prm", 0.0, 0.5, 0.6), searched("random", 0.0, 0.5, 0.4)]
+    rows = {(row["scorer"], row["prior"], row["on"]): row for row in searches_of([one, other], 0.1)}
+    assert rows.keys() == {
+        ("prm", 0.0, "all"),
+        ("prm", 0.0, "unseen"),
+        ("random", 0.0, "all"),
+        ("random", 0.0, "unseen"),
+    }
+    assert rows["random", 0.0, "all"]["differences"] == pytest.approx([0.3, 0.4])
+    assert rows["random", 0.0, "unseen"]["differences"] == pytest.approx([0.1, 0.3])
+    assert rows["prm", 0.0, "all"]["mean"] == pytest.approx(0.3)
+
+
+def test_a_search_that_a_seed_lacks_is_left_out():
+    one = [
+        searched("prm", 0.1, 0.8, 0.7),
+        searched("random", 0.1, 0.5, 0.6),
+        searched("random", 0.1, 0.4, 0.4, "beam_4x4"),
+    ]
+    assert {row["search"] for row in searches_of([one, one], 0.1)} == {"best_of_16"}
+    assert list(searches_of([one, one[:1]], 0.1)) == []
+
+
 def said(*paths: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks.over_seeds", *map(str, paths)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -65,3 +96,14 @@ def test_from_files_to_the_table(tmp_path):
     paths[0].write_text("nothing\n")
     refused = said(*paths)
     assert refused.returncode == 1 and "each file is the output of benchmarks.updates" in refused.stderr
+
+
+def test_searches_of_several_seeds_have_a_table_of_their_own(tmp_path):
+    paths = [tmp_path / "1.json", tmp_path / "2.json"]
+    for path, random in zip(paths, (0.55, 0.45)):
+        rows = [searched("prm", 0.1, 0.6, 0.6), searched("random", 0.1, random, 0.5)]
+        path.write_text(json.dumps({"rows": rows}) + "\n")
+    done = said(*paths)
+    assert "| best_of_16 | random | 0.1 | all | 50.0 | 60.0 | +5.0, +15.0 | +10.0 [-53.5, +73.5] | 0.3 |" in done.stdout
+    paths[0].write_text(json.dumps({"rows": seed(("placebo", 0.1))}) + "\n")
+    assert "all be of benchmarks.updates, or all of benchmarks.placebo" in said(*paths).stderr

@@ -132,6 +132,7 @@ def test_an_informed_prm_beats_its_placebo(toy_engine, policy, tmp_path):
     played = list(placebo.measure(cells, policy, prms, {"train": games}, 5, tmp_path / "kept"))
     rows = {row["scorer"]: row for row in placebo.table(played)}
     assert rows["prm"]["v_prm"] is None
+    assert np.mean(list(rows["prm"]["by_split"].values())) == pytest.approx(rows["prm"]["success"])
     for rival in ("placebo", "random"):
         test = rows[rival]["v_prm"]
         assert test["difference"] < -0.2 and test["p_holm"] < 0.01, rows
