@@ -29,6 +29,8 @@ for seed in ${SEEDS:-1}; do
   also="python -m benchmarks.updates --campaign . --keep data/longer --steps 840 --arms demonstrations" one search $groups
   also=
   one rft rft rollout.games=900 rollout.episodes_per_game=8
+  one rft_many_games rft rollout.games=7200 rollout.episodes_per_game=1
+  one rft_few_games rft rollout.games=450 rollout.episodes_per_game=16
   one preferences online_dpo $groups # paper A's update, from the search's rollouts and PRM
 done
 folders=$(for folder in "$kept"/*-*; do name=${folder##*/}; echo "${name%-*}=$folder"; done)
