@@ -14,12 +14,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agentprm_core.types import Game
+from agentprm_core.worlds.alfworld.kinds import TASK_TYPES
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from agentprm_core.worlds.base import WorldSpec
 
 
 def without(kind: str) -> WorldSpec:
-    """Households whose training games are of any type but ``kind``, and whose held-out games are of ``kind`` alone."""
+    """Households whose training games are of any type but ``kind``, and whose held-out games are of ``kind`` alone.
+
+    Raises ValueError for no type of ALFWorld's."""
+    if kind not in TASK_TYPES:
+        raise ValueError(f"{kind!r} is not one of {', '.join(TASK_TYPES)}")
     return replace(ALFWORLD, generate=_drawn(kind))
 
 
@@ -37,4 +42,3 @@ def _drawn(kind: str) -> Callable[[int, int, str], list[Game]]:
 
 
 NO_PICK_TWO = without("pick_two_obj_and_place")
-NO_HEAT = without("pick_heat_then_place_in_recep")
