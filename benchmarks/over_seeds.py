@@ -2,6 +2,7 @@
 
     python -m benchmarks.over_seeds updates-1.json updates-2.json updates-3.json
     python -m benchmarks.over_seeds placebo-1.json placebo-2.json placebo-3.json --prior 0.1
+    python -m benchmarks.over_seeds new-1.json new-2.json new-3.json --against old-1.json old-2.json old-3.json
 
 Each file's last line is the JSON line of one seed. A seed is one campaign, and campaigns are the sample: the interval
 is Student's t over the seeds' differences. It holds for other seeds, not for other games alone.
@@ -10,6 +11,11 @@ The last line is one JSON object: ``rows``. Of updates, an arm and a split each,
 by seed (``differences``), their mean, its 95 % interval, and the p of a mean of 0. Of searches, a search, a scorer and
 its prior each, with ``success`` by seed, and the same of the PRM's minus it. ``--prior`` is the PRM's. Every other
 scorer stands there with each prior that it was played with, so it can be read at the one that suits it.
+
+``--against`` has the searches of the same seeds under another PRM, in the same order. Then a row is a search, a prior
+and a split: success under the PRM (``success``) and under the other one (``success_against``) by seed, and their
+differences. ``over_nothing`` and ``against_over_nothing`` are the same of each PRM over ``nothing``, the best of the
+scorers that learnt nothing, each at the prior that suits it, in that search and seed.
 """
 
 from __future__ import annotations
@@ -22,8 +28,11 @@ from pathlib import Path
 from statistics import fmean
 
 from agentprm_core.comparing import over_seeds
-from agentprm_core.search.decoding_config import PRM
+from agentprm_core.search.decoding_config import LIKELIHOOD, PRM
 from tasks.report.text import markdown
+
+UNTAUGHT = (LIKELIHOOD, "constant", "random")
+"""Scorers that learnt nothing from rollouts."""
 
 
 def rows_of(seeds: Sequence[Sequence[Mapping]]) -> Iterator[dict]:
@@ -55,6 +64,30 @@ def searches_of(seeds: Sequence[Sequence[Mapping]], prior: float) -> Iterator[di
             yield {**named, **measured, **over_seeds(differences_S)}
 
 
+def prms_of(seeds: Sequence[Sequence[Mapping]], against: Sequence[Sequence[Mapping]]) -> Iterator[dict]:
+    """A row for each search and prior that every seed has under both PRMs, on all games and on each split."""
+    found, others = ([{_cell(row): row for row in rows} for rows in each] for each in (seeds, against))
+    for cell, first in found[0].items():
+        if cell[2] != PRM or not all(cell in rows for rows in (*found, *others)):
+            continue
+        for on in ("all", *first.get("by_split", {})):
+            success_S, against_S = ([_success(rows[cell], on) for rows in each] for each in (found, others))
+            differences_S = [new - old for new, old in zip(success_S, against_S, strict=True)]
+            row = {"search": cell[0], "prior": cell[1], "on": on, "success": success_S, "success_against": against_S}
+            row |= {"differences": differences_S, **over_seeds(differences_S)}
+            nothing_S = [best for rows in found if (best := _best_untaught(rows, cell[0], on)) is not None]
+            if len(nothing_S) == len(found):
+                row["nothing"] = nothing_S
+                for name, of_S in (("over_nothing", success_S), ("against_over_nothing", against_S)):
+                    row[name] = over_seeds([one - best for one, best in zip(of_S, nothing_S, strict=True)])
+            yield row
+
+
+def _best_untaught(rows: Mapping[tuple[str, float, str], Mapping], search: str, on: str) -> float | None:
+    found = (_success(row, on) for (of, _, scorer), row in rows.items() if of == search and scorer in UNTAUGHT)
+    return max(found, default=None)
+
+
 def _cell(row: Mapping) -> tuple[str, float, str]:
     return row["search"], row["prior"], row["scorer"]
 
@@ -83,12 +116,49 @@ def table_of_searches(rows: Sequence[Mapping]) -> str:
     return "\n".join(markdown(head, body))
 
 
+def table_of_prms(rows: Sequence[Mapping]) -> str:
+    """Markdown, in per cent and points: a row a search, prior and split."""
+    head = (
+        "search",
+        "τ",
+        "games",
+        "success",
+        "the other PRM's",
+        "over it",
+        "nothing learnt",
+        "over that",
+        "the other's",
+    )
+    body = []
+    for row in rows:
+        each = [_each(row.get(name, ())) for name in ("success", "success_against", "nothing")]
+        means = [_mean(row.get(name)) for name in ("over_nothing", "against_over_nothing")]
+        body.append([row["search"], f"{row['prior']:g}", row["on"], *each[:2], _mean(row), each[2], *means])
+    return "\n".join(markdown(head, body))
+
+
+def _each(share_S: Sequence[float]) -> str:
+    return ", ".join(f"{100 * share:.1f}" for share in share_S)
+
+
+def _mean(found: Mapping | None) -> str:
+    if found is None:
+        return ""
+    mean, interval, p_value = _parts(found)
+    return f"{mean} {interval}, p {p_value}" if interval else mean
+
+
 def _told(row: Mapping) -> tuple[str, str, str]:
     each = ", ".join(f"{100 * value:+.1f}" for value in row["differences"])
-    mean = f"{100 * row['mean']:+.1f}"
-    if row["ci_low"] is None:
-        return each, mean, ""
-    return each, f"{mean} [{100 * row['ci_low']:+.1f}, {100 * row['ci_high']:+.1f}]", f"{row['p_value']:.2g}"
+    mean, interval, p_value = _parts(row)
+    return each, f"{mean} {interval}".strip(), p_value
+
+
+def _parts(found: Mapping) -> tuple[str, str, str]:
+    mean = f"{100 * found['mean']:+.1f}"
+    if found["ci_low"] is None:
+        return mean, "", ""
+    return mean, f"[{100 * found['ci_low']:+.1f}, {100 * found['ci_high']:+.1f}]", f"{found['p_value']:.2g}"
 
 
 def main() -> None:
@@ -97,20 +167,37 @@ def main() -> None:
         "files", type=Path, nargs="+", help="what benchmarks.updates or .placebo printed, a file a seed"
     )
     parser.add_argument("--prior", type=float, default=0.1, help="τ of the PRM's searches (default %(default)s)")
+    parser.add_argument(
+        "--against", type=Path, nargs="+", default=[], help="of benchmarks.placebo, under another PRM: a file a seed"
+    )
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
     try:
-        seeds = [json.loads(path.read_text().splitlines()[-1])["rows"] for path in args.files]
+        seeds, against = ([_rows(path) for path in paths] for paths in (args.files, args.against))
     except (OSError, ValueError, KeyError, IndexError) as error:
         sys.exit(f"over_seeds: {error}: each file is the output of benchmarks.updates or of benchmarks.placebo")
-    kinds = {"scorer" in row for rows in seeds for row in rows}
+    kinds = {"scorer" in row for rows in (*seeds, *against) for row in rows}
     if len(kinds) != 1:
         sys.exit("over_seeds: the files must all be of benchmarks.updates, or all of benchmarks.placebo")
+    if against and (kinds != {True} or len(against) != len(seeds)):
+        sys.exit(
+            f"over_seeds: --against: {len(seeds)} and {len(against)} files: it takes the output of benchmarks.placebo "
+            "for the same seeds, in the same order"
+        )
     searches = kinds == {True}
-    rows = list(searches_of(seeds, args.prior) if searches else rows_of(seeds))
+    if against:
+        rows, told = list(prms_of(seeds, against)), table_of_prms
+    elif searches:
+        rows, told = list(searches_of(seeds, args.prior)), table_of_searches
+    else:
+        rows, told = list(rows_of(seeds)), table
     if not args.json:
-        print(table_of_searches(rows) if searches else table(rows))
+        print(told(rows))
     print(json.dumps({"rows": rows}))
+
+
+def _rows(path: Path) -> list[dict]:
+    return json.loads(path.read_text().splitlines()[-1])["rows"]
 
 
 if __name__ == "__main__":

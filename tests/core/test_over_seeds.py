@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentprm_core.comparing import over_seeds
-from benchmarks.over_seeds import rows_of, searches_of
+from benchmarks.over_seeds import prms_of, rows_of, searches_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,7 +80,26 @@ def test_a_search_that_a_seed_lacks_is_left_out():
     assert list(searches_of([one, one[:1]], 0.1)) == []
 
 
-def said(*paths: Path) -> subprocess.CompletedProcess[str]:
+def test_two_prms_are_held_against_each_other_and_against_the_best_that_learnt_nothing():
+    """The likelihood is best at τ 0, in the second seed the most frequent sample."""
+    untaught = [searched("untrained_likelihood", 0.1, 0.5, 0.5), searched("untrained_likelihood", 0.0, 0.6, 0.5)]
+    constant = [searched("constant", 0.1, 0.7, 0.5)]
+    new = [[searched("prm", 0.1, 0.8, 0.7), *untaught], [searched("prm", 0.1, 0.9, 0.7), *untaught, *constant]]
+    old = [[searched("prm", 0.1, 0.7, 0.7)], [searched("prm", 0.1, 0.7, 0.6)]]
+    rows = {row["on"]: row for row in prms_of(new, old)}
+    assert rows["all"]["differences"] == pytest.approx([0.1, 0.2])
+    assert rows["all"]["nothing"] == [0.6, 0.7]
+    assert rows["all"]["over_nothing"]["mean"] == pytest.approx(0.2)
+    assert rows["all"]["against_over_nothing"]["mean"] == pytest.approx(0.05)
+    assert rows["unseen"]["differences"] == pytest.approx([0.0, 0.1])
+
+
+def test_without_a_scorer_that_learnt_nothing_only_the_prms_are_compared():
+    (row, _) = prms_of([[searched("prm", 0.1, 0.8, 0.7)]], [[searched("prm", 0.1, 0.7, 0.7)]])
+    assert row["mean"] == pytest.approx(0.1) and "nothing" not in row
+
+
+def said(*paths: Path | str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks.over_seeds", *map(str, paths)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
@@ -105,5 +124,8 @@ def test_searches_of_several_seeds_have_a_table_of_their_own(tmp_path):
         path.write_text(json.dumps({"rows": rows}) + "\n")
     done = said(*paths)
     assert "| best_of_16 | random | 0.1 | all | 50.0 | 60.0 | +5.0, +15.0 | +10.0 [-53.5, +73.5] | 0.3 |" in done.stdout
+    against = said(*paths, "--against", *paths)  # τ 0.1: the PRM of each file against itself
+    assert "| best_of_16 | 0.1 | all | 60.0, 60.0 | 60.0, 60.0 | +0.0 | 55.0, 45.0 | +10.0 [" in against.stdout
+    assert "2 and 1 files" in said(*paths, "--against", paths[0]).stderr
     paths[0].write_text(json.dumps({"rows": seed(("placebo", 0.1))}) + "\n")
     assert "all be of benchmarks.updates, or all of benchmarks.placebo" in said(*paths).stderr
