@@ -1,7 +1,8 @@
-"""The true Q of an action, by playing on from it: what a perfect process reward model would say.
+"""The true Q of an action, by playing on from it in the game itself.
 
 Best-of-N with it is the headroom of a policy: the success that choosing among its own samples can give at all. Where it
-is small, no PRM helps, and fluency, diversity or capacity come first.
+is small, no PRM helps, and fluency, diversity or capacity come first. Where it is large, a PRM may still not reach it:
+the plays go on in a world where every hidden thing already has its place, and a PRM reads only what the agent saw.
 """
 
 from __future__ import annotations

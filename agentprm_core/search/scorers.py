@@ -9,7 +9,7 @@
 | ``implicit`` | σ(κ (log π_φ − log π)): how much likelier training has made it |
 | ``constant`` | ½: the most frequent sample wins |
 | ``random`` | a hash of the episode, what was done in it and the action |
-| ``true_q`` | mean return of plays from it: the ceiling, at a price that no player can pay |
+| ``true_q`` | mean return of plays from it in the game itself, hidden things included: a bound, not a player |
 
 π_φ is what the PRM's trunk predicts. κ is the PRM's own, and :data:`KAPPA` where that is 0 or where there is no PRM.
 """
