@@ -1,10 +1,10 @@
 # How good could a PRM be, and do more passes over the same rollouts bring it nearer? Searches of π₀ under PRMs of one, two and
 # four passes, with several seeds; then one update by the searches of two of them.
 #
-#     sh experiments/30-passes/run.sh             # four seeds
+#     sh experiments/30-passes/run.sh             # five seeds
 #     SEEDS="1" sh experiments/30-passes/run.sh
 #
-# Read: the table of several seeds that is printed last; success of π₀ and π₁ in data/metrics/evaluate-0.json and evaluate-1.json.
+# Read: the table of several seeds that is printed after them; success of π₀ and π₁ in data/metrics/evaluate-0.json and evaluate-1.json.
 kept=.scratch/experiments/passes
 mkdir -p $kept
 equal="no_memory compute.threads=1 critic.require=nothing"
@@ -13,14 +13,12 @@ judged() { # NAME: a command that plays searches of π₀ under its PRM and unde
     --split seen,unseen --limit 200 --searches best_of_16,best_of_64,beam_1x16 --scorers prm,untrained_likelihood \
     --prior 0.1,0 --threads 1 --json >$kept/$1-$seed.json"
 }
-for seed in ${SEEDS:-1 2 3 4}; do
+for seed in ${SEEDS:-1 2 3 4 5}; do
   for passes in 1 2 4; do
     THEN=$(judged $passes) sh experiments/run "passes-$passes-$seed" $equal seed=$seed critic.epochs=$passes -- prm@1
   done
 done
-for passes in 1 2 4; do
-  python -m benchmarks.over_seeds $kept/$passes-*.json --prior 0.1
-done
+python -m benchmarks.over_seeds $kept/4-*.json --against $kept/1-*.json
 # 6,000 undecided states in place of 200, each of their actions played on three times: one seed.
 seed=1
 branched="rollout.branch.train_states=6000 rollout.branch.continuations=3"
