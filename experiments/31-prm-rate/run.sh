@@ -40,4 +40,19 @@ for critic in promise_progress outcome; do
       rollout.branch.train_states=200 rollout.branch.random_states=3000 -- prm@1
   done
 done
+# Arithmetic, with the policy, rollouts and games of 28: each critic's PRM of 1e-4 plays beside its PRM of 5e-4.
+for critic in monte_carlo promise_progress; do
+  profile=$critic
+  [ $critic = promise_progress ] || profile=critic.name=monte_carlo
+  for rate in 5.0e-4 1.0e-4; do
+    beside=
+    [ $rate = 5.0e-4 ] || beside="--placebo $kept/arithmetic-$critic-5.0e-4"
+    THEN="rm -rf $kept/arithmetic-$critic-$rate && cp -rL data/checkpoints/prm/1 $kept/arithmetic-$critic-$rate &&
+      python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 $beside --games data/games --split seen \
+      --limit 200 --max-action-tokens 8 --searches best_of_16,best_of_64,beam_4x4 --prior 0.1,0 --threads 1 \
+      --scorers prm,${beside:+placebo,}untrained_likelihood" \
+      sh experiments/run "prm-rate-arithmetic-$critic-$rate" no_memory $profile arithmetic compute.threads=1 \
+      critic.require=nothing games.train=12800 rollout.branch.train_states=0 rollout.branch.random_states=0 critic.learning_rate=$rate -- prm@1
+  done
+done
 python -m benchmarks.over_seeds $kept/1.0e-4-[0-9].json --against $kept/5.0e-4-[0-9].json
