@@ -47,14 +47,14 @@ def project(folder: Path, dvc: str = DVC, python: str = PYTHON) -> Path:
     (folder / PROFILES).mkdir()
     for path in (PARAMS, *(PROFILES / found.name for found in (ROOT / PROFILES).glob("*.yaml"))):
         (folder / path).write_text((ROOT / path).read_text())
-    for made in ("checkpoints/prm/1", "evaluations", "metrics"):
+    for made in ("checkpoints/prm/1", "evaluations", "games", "metrics"):
         (folder / "data" / made).mkdir(parents=True)
     tools = folder / ".venv/bin"
     tools.mkdir(parents=True)
     for name, script in (("dvc", dvc), ("python", python)):
         (tools / name).write_text(script)
         (tools / name).chmod(0o755)
-    for name in ("experiments", "agentprm_core"):  # env.code is a folder that must be there
+    for name in ("experiments", "agentprm_core", "benchmarks"):  # env.code must be there
         (folder / name).symlink_to(ROOT / name)
     return folder
 
