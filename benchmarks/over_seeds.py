@@ -14,8 +14,8 @@ scorer stands there with each prior that it was played with, so it can be read a
 
 ``--against`` has the searches of the same seeds under another PRM, in the same order. Then a row is a search, a prior
 and a split: success under the PRM (``success``) and under the other one (``success_against``) by seed, and their
-differences. ``over_nothing`` and ``against_over_nothing`` are the same of each PRM over ``nothing``, the best of the
-scorers that learnt nothing, each at the prior that suits it, in that search and seed.
+differences. ``nothing`` is the best success by seed of the scorers that learnt nothing, with any prior, in the same
+search. ``over_nothing`` and ``against_over_nothing`` are the mean, interval and p of either PRM's success minus it.
 """
 
 from __future__ import annotations
@@ -179,12 +179,12 @@ def main() -> None:
     kinds = {"scorer" in row for rows in (*seeds, *against) for row in rows}
     if len(kinds) != 1:
         sys.exit("over_seeds: the files must all be of benchmarks.updates, or all of benchmarks.placebo")
-    if against and (kinds != {True} or len(against) != len(seeds)):
+    searches = kinds == {True}
+    if against and (not searches or len(against) != len(seeds)):
         sys.exit(
             f"over_seeds: --against: {len(seeds)} and {len(against)} files: it takes the output of benchmarks.placebo "
             "for the same seeds, in the same order"
         )
-    searches = kinds == {True}
     if against:
         rows, told = list(prms_of(seeds, against)), table_of_prms
     elif searches:

@@ -4,8 +4,8 @@
 #     sh experiments/31-prm-rate/run.sh             # five seeds
 #     SEEDS="1 2" sh experiments/31-prm-rate/run.sh
 #
-# Read: the table of several seeds that is printed last; the searches that are printed by the others; loss, AUC and ranking on
-# held-out games in data/metrics/stages/prm-1.json of each experiment.
+# Read: the table of several seeds that is printed last; what each PRM's searches won in .scratch/experiments/prm-rate; loss, AUC
+# and ranking on held-out games in data/metrics/stages/prm-1.json of each experiment.
 kept=.scratch/experiments/prm-rate
 mkdir -p $kept
 equal="no_memory compute.threads=1 critic.require=nothing"

@@ -23,8 +23,9 @@ one() { # NAME WORD…: this experiment, and what it measured kept under its nam
     sh experiments/run "inverse-ends-$name-$seed" $equal seed=$seed "$@" -- evaluate@0 evaluate@1
 }
 for seed in ${SEEDS:-1}; do
-  also="python -m benchmarks.updates --campaign . --keep data/longer --steps 840 --arms demonstrations" \
-    one told "$(imitates expert_like)"
+  also="python -m benchmarks.updates --campaign . --keep data/longer --steps 840 --arms demonstrations"
+  one told "$(imitates expert_like)"
+  also=
   one cut critic.ends=cut "$(imitates expert_like_cut)"
   one early "$(imitates ended_early)"
   one lost critic.negatives=lost "$(imitates expert_like)"
