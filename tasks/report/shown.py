@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import takewhile
 
 from agentprm_core.opinions import Candidate
 from agentprm_core.search.recorded import ENDED, KEPT, Weighed, last_fates
@@ -69,9 +70,16 @@ class Row:
 
 
 def aligned(first: Sequence[str], second: Sequence[str]) -> list[Row]:
-    """Two episodes by their turns' state keys. Turns between shared states stand beside each other in order."""
-    rows: list[Row] = []
-    for kind, a, b, c, d in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+    """Two episodes by their turns' state keys. Turns between shared states stand beside each other in order.
+
+    The states that both begin with are paired before the rest is matched. An action that changes nothing leaves the
+    same state twice, and the longest common run could pair its second turn with the other's first.
+    """
+    begun = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+    rows = [Row((turn, turn), True) for turn in range(begun)]
+    matcher = SequenceMatcher(None, first[begun:], second[begun:], autojunk=False)
+    for kind, *ends in matcher.get_opcodes():
+        a, b, c, d = (begun + end for end in ends)
         for step in range(max(b - a, d - c)):
             left, right = (a + step if a + step < b else None), (c + step if c + step < d else None)
             rows.append(Row((left, right), kind == "equal"))

@@ -53,6 +53,17 @@ def test_states_that_both_share_stand_beside_each_other_again():
     assert [row.turns for row in rows if row.shared] == [(0, 0), (1, 1), (4, 3)]
 
 
+def test_episodes_that_begin_alike_are_paired_from_their_first_turn():
+    rows = aligned("aaab", "aab")
+    assert [row.turns for row in rows] == [(0, 0), (1, 1), (2, None), (3, 2)]
+
+
+def test_they_part_where_one_repeats_a_state_and_the_other_leaves_it():
+    one = episode(("a", "look"), ("a", "look"), ("a", "look"), ("b", "go"))
+    other = episode(("a", "look"), ("a", "go"), ("b", "go"))
+    assert [row.turns for row in beside([one, other]) if row.parts] == [(1, 1)]
+
+
 def test_the_first_divergence_is_marked_once():
     one = episode(("a", "go"), ("b", "go"), ("c", "look"), ("d", "go"))
     other = episode(("a", "go"), ("b", "look"), ("x", "go"), ("d", "take"))
