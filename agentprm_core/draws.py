@@ -1,11 +1,11 @@
-"""Which training games are demonstrated, and which an iteration plays: drawn by the seed once a campaign."""
+"""Which games are demonstrated, which an iteration plays, and which of a split are a sample of it."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-from agentprm_core.seeding import episode_seed
+from agentprm_core.seeding import episode_seed, unit
 from agentprm_core.types import Game
 
 
@@ -30,3 +30,13 @@ def share_of(games: Sequence[Game], count: int, *, seed: int, iteration: int, ba
         order.reverse()
     first = (iteration - 1) * count
     return sorted((order[(first + i) % len(order)] for i in range(count)), key=lambda game: game.id)
+
+
+def sample_of(games: Sequence[Game], limit: int | None) -> list[Game]:
+    """``limit`` of the games, or all of them where it is None or more than there are; sorted by id.
+
+    Drawn by digests of the ids: it mixes kinds and places, a smaller sample is part of a larger one, and every machine
+    draws the same.
+    """
+    drawn = games if limit is None else sorted(games, key=lambda game: unit(game.id, 0))[:limit]
+    return sorted(drawn, key=lambda game: game.id)

@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--policy", type=Path, required=True)
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", default="seen")
-    parser.add_argument("--limit", type=int, help="only the first so many games")
+    parser.add_argument("--limit", type=int, help="only so many games, drawn so that kinds mix")
     parser.add_argument("--first", type=lambda text: [int(n) for n in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--max-turns", type=int, help="actions an episode (default: the world's)")
     parser.add_argument("--max-action-tokens", type=int, default=32)

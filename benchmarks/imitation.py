@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--policy", type=_named, action="append", required=True, help="[NAME=]FOLDER; give several")
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", type=lambda text: text.split(","), default=["seen", "unseen"])
-    parser.add_argument("--limit", type=int, help="only the first so many games of each split")
+    parser.add_argument("--limit", type=int, help="only so many games of each split, drawn so that kinds mix")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policies')")
     parser.add_argument("--seed", type=any_seed, default=1, help="of the expert and of the bootstrap")
     parser.add_argument("--threads", type=int, default=1)

@@ -33,6 +33,7 @@ from transformers.utils import logging
 
 from agentprm_core.arguments import above_zero, any_seed, at_least, count, device
 from agentprm_core.datasets import games_from_table, read_table
+from agentprm_core.draws import sample_of
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins, summary
 from agentprm_core.kept import kept
@@ -165,7 +166,7 @@ def games_of(root: Path, split: str, world: str, limit: int | None) -> list[Game
     found = [game for game in games if game.split == split]
     if not found:
         raise DataError(f"--split: {split}: {root} has games of {', '.join(sorted({game.split for game in games}))}")
-    return found[:limit]
+    return sample_of(found, limit)
 
 
 def run(args: argparse.Namespace) -> dict:
@@ -220,7 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--placebo", type=Path, help="checkpoint folder of a PRM of permuted labels")
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", type=_split, required=True, help="unseen, valid_seen …; several: seen,unseen")
-    parser.add_argument("--limit", type=count, help="only the first so many games of each split")
+    parser.add_argument("--limit", type=count, help="only so many games of each split, drawn so that kinds mix")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the games', else the policy's)")
     parser.add_argument(
         "--scorers", type=_scorers, help=f"of {', '.join((*SCORERS, PLACEBO))} (default: all but true_q)"

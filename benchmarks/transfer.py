@@ -28,6 +28,7 @@ import torch
 
 from agentprm_core.arguments import any_seed
 from agentprm_core.datasets import games_from_table, read_table
+from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import paired_test, wilson
 from agentprm_core.methods.base import Given
@@ -130,7 +131,8 @@ def run(args: argparse.Namespace) -> dict:
         sides = labelled_sides(given, gamma=config.gamma, outcome=params["critic"]["outcome"])
         prms = trained(given, config, sides, of)
         found: dict = {"ranking": rankings(prms, sides[1], of, given)}
-        games = {world: there[: args.limit] for world, there in games_by_world(args.campaign, args.split).items()}
+        there = games_by_world(args.campaign, args.split)
+        games = {world: sample_of(its_games, args.limit) for world, its_games in there.items()}
         search = Search(decoding(args.search), given.play, args.temperature, args.prior)
         found["success"] = successes(given.trainee, prms, games, search, args.seed)
     return found | {"agreement": agreement(found["ranking"], found["success"])}

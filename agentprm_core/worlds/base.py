@@ -148,7 +148,8 @@ class WorldSpec:
     other_experts: Mapping[str, Demonstrator] = field(default_factory=dict)
     """Experts that demonstrate in another way, by the name that ``demos.games`` has for them."""
     load: Callable[[Path, str, int | None], list[Game]] | None = None
-    """(root, published split, limit) → published games, sorted by id; None where none are published."""
+    """(root, published split, limit) → published games, sorted by id, with a limit a sample of them
+    (:func:`agentprm_core.draws.sample_of`); None where none are published."""
     published_splits: Mapping[str, str] = field(default_factory=dict)
     """Our split (``train``, ``seen``, ``unseen``) → what the published data calls it."""
     place: str | None = None

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentprm_core.datasets import games_from_table, read_table
+from agentprm_core.draws import sample_of
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import WorldSpec, world_names, world_spec
@@ -16,11 +17,13 @@ from agentprm_core.worlds import WorldSpec, world_names, world_spec
 def find_games(world: str, root: Path, split: str, limit: int | None = None) -> list[Game]:
     """The games of ``split``: of a table ``root/split.parquet`` where there is one, else of the published data.
 
+    With a ``limit`` a sample of it that mixes kinds (:func:`agentprm_core.draws.sample_of`).
+
     Raises DataError for a world that has none, for a split without games, and where the games are another world's.
     """
     table, spec = root / f"{split}.parquet", world_spec(world)
     if table.exists():
-        found = games_from_table(read_table(table, GAMES))[:limit]
+        found = sample_of(games_from_table(read_table(table, GAMES)), limit)
     else:
         try:
             found = _published(spec, root, split, limit)

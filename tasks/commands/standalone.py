@@ -43,7 +43,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
     parser.add_argument("--context", type=count, help="tokens an episode may have (default: the model's)")
     parser.add_argument("--slots", type=count, default=128, help="episodes at once (default %(default)s)")
-    parser.add_argument("--limit", type=count, help="only the first so many games")
+    parser.add_argument("--limit", type=count, help="only so many games, drawn so that kinds mix")
     parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")

@@ -10,6 +10,7 @@ import json
 import re
 from pathlib import Path
 
+from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.gsm8k.answers import normalise
@@ -34,7 +35,7 @@ def kind(steps: int) -> str:
 
 def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
     """The games of ``split``: ``test``, ``train`` and ``held_out``, which is a sixteenth of the published training
-    problems, drawn by digest, and not in ``train``. At most ``limit``, sorted by id.
+    problems, drawn by digest, and not in ``train``. Sorted by id: all, or a sample of ``limit``.
 
     Raises DataError: no such split, no file, a line that is no problem, an answer that is no number.
     """
@@ -47,7 +48,7 @@ def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
         for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1)
     ]
     chosen = {game.id: game for game in games if split == "test" or _held_out(game) == (split == "held_out")}
-    return sorted(chosen.values(), key=lambda game: game.id)[:limit]
+    return sample_of(list(chosen.values()), limit)
 
 
 def _held_out(game: Game) -> bool:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.mmlu.subjects import GROUP_OF
@@ -35,7 +36,7 @@ def normalise(text: str) -> str | None:
 
 
 def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
-    """The games of ``split`` (``dev``, ``test``), at most ``limit``, sorted by id.
+    """The games of ``split`` (``dev``, ``test``), sorted by id: all, or a sample of ``limit``.
 
     A question that is there twice, in one subject or in two, is one game, and one of ``dev`` is not in ``test``: of the
     14,042 published test rows 13,932 are games. Raises DataError: no such split, no file, a row that is no question.
@@ -45,7 +46,7 @@ def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
     found = _read(root, "dev")
     if split == "test":
         found = {asked: game for asked, game in _read(root, "test").items() if asked not in found}
-    return sorted(found.values(), key=lambda game: game.id)[:limit]
+    return sample_of(list(found.values()), limit)
 
 
 def _read(root: Path, split: str) -> dict[str, Game]:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
+from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.textcraft.compiled import VARIANTS, write_game
@@ -28,7 +29,9 @@ _OPENING, _GOAL = "Crafting commands:\n", "\n\nGoal: craft "
 
 
 def load_published(root: Path, split: str, limit: int | None = None) -> list[Game]:
-    """The published games of a split, sorted by id. ``root``: the folder with the recipes and the records.
+    """The published games of a split, sorted by id: all, or a sample of ``limit``.
+
+    ``root``: the folder with the recipes and the records.
 
     ``adapt``: the 200 starts of the authors' run. ``agentgym``: a start for each of the 544 goals.
     ``agentgym-test``: 100 of these. ``agentgym-train``: those whose goal is in neither ``agentgym-test`` nor ``adapt``.
@@ -46,7 +49,7 @@ def load_published(root: Path, split: str, limit: int | None = None) -> list[Gam
         known = {each["goal"] for each in starts if each["variant"] == "adapt"} | test
         of_test = split == "agentgym-test"
         mine = [each for each in mine if (each["goal"] in test if of_test else each["goal"] not in known)]
-    return [published_game(each, pack, split) for each in sorted(mine, key=lambda each: each["id"])][:limit]
+    return sample_of([published_game(each, pack, split) for each in mine], limit)
 
 
 def published_game(record: Mapping, pack: Path, split: str) -> Game:

@@ -13,6 +13,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
+from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import UnsupportedGame
@@ -57,7 +58,8 @@ def generate_games(count: int, seed: int, split: str) -> list[Game]:
 
 
 def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
-    """The first ``limit`` published goals of ``split``, sorted by id, which is their number in the published order.
+    """The published goals of ``split``, all or a sample of ``limit``, sorted by id: their number in the published
+    order.
 
     ``root``: as ``WEBSHOP_DATA``, which worlds read the products from when the games are played.
 
@@ -70,7 +72,7 @@ def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
         for number, goal in enumerate(goals)
         if split_of(goal) == split
     ]
-    return games[:limit]
+    return sample_of(games, limit)
 
 
 def split_of(goal: Goal) -> str:
