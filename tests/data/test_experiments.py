@@ -147,6 +147,14 @@ def test_words_are_profiles_keys_and_targets(tmp_path):
     assert targets == ["evaluate@0", "evaluate@1"]
 
 
+def test_a_recipe_runs_only_the_experiments_that_are_named(tmp_path):
+    folder = project(tmp_path, python=NOTING)
+    run(folder, "sh", ROOT / "experiments/23-worlds/run.sh", ONLY="webshop-400 babyai-few")
+    assert list(experiments(folder)) == ["webshop-400", "babyai-few"]
+    ran = (folder / "runs").read_text()
+    assert "side_by_side babyai=." in ran and "handover" not in ran  # that follows webshop-half
+
+
 def test_words_that_cannot_be_end_before_dvc(tmp_path):
     assert run(project(tmp_path), "sh", "experiments/run", "few", "rollout.gams=900", "--", "evaluate@0") == 2
     assert not (tmp_path / "calls").exists()
