@@ -31,6 +31,11 @@ sh experiments/run prm-rate-update $equal $low -- evaluate@0 evaluate@1
 for from in prm policy; do
   THEN=$(searched 1 second-$from) sh experiments/run "prm-rate-second-$from" $equal $low critic.init_from=$from -- prm@2
 done
+# In the default world, whose searches have a memory: two seeds, against experiment 27's.
+for seed in 1 2; do
+  sh experiments/run "prm-rate-default-$seed" seed=$seed compute.threads=1 games.seen=400 games.unseen=400 "evaluate.decoding=[greedy]" \
+    critic.require=nothing critic.learning_rate=1.0e-4 critic.prior=0.0 -- evaluate@1
+done
 # Thirty times the branched states, and two other critics.
 branched="rollout.branch.train_states=6000 rollout.branch.continuations=3"
 THEN=$(searched 0 branched) sh experiments/run prm-rate-branched $equal $branched critic.learning_rate=1.0e-4 -- prm@1
