@@ -4,13 +4,14 @@
 #
 #     sh experiments/28-paper-b-worlds/run.sh                 # all four worlds
 #     WORLDS=webshop sh experiments/28-paper-b-worlds/run.sh  # one of them
+#     SEEDS="2 3" sh experiments/28-paper-b-worlds/run.sh     # other games, another policy and other rollouts
 #
-# Read: curves.json and curves.png of data/curves/WORLD and data/curves/WORLD-path.
+# Read: curves.json and curves.png of data/curves/WORLD-SEED and data/curves/WORLD-SEED-path.
 one() { # NAME WORD…: the PRM of this experiment, kept under its name; none of an earlier run where this one fails
   name=$1
   shift
   rm -rf "${prms:?}/$name"
-  sh experiments/run "curves-$world-$name" no_memory "$@" "$world" $numbers compute.threads=1 critic.require=nothing \
+  sh experiments/run "curves-$world-$seed-$name" no_memory seed=$seed "$@" "$world" $numbers compute.threads=1 critic.require=nothing \
     games.train=12800 $own -- prm@1 && mkdir -p "$prms" && cp -rL data/checkpoints/prm/1 "$prms/$name"
 }
 curves() { # OUT OPTION…
@@ -21,8 +22,8 @@ curves() { # OUT OPTION…
     --prm agentprm_a=$prms/agentprm_a --prm pvm=$prms/pvm --prm orm=$prms/orm --prm mc=$prms/mc --prm placebo=$prms/placebo "$@"
 }
 own="rollout.branch.train_states=0 rollout.branch.random_states=0"
-for world in ${WORLDS:-webshop textcraft babyai arithmetic}; do
-  prms=.scratch/experiments/curves/$world split=unseen tokens=32
+for world in ${WORLDS:-webshop textcraft babyai arithmetic}; do for seed in ${SEEDS:-1}; do
+  prms=.scratch/experiments/curves/$world-$seed split=unseen tokens=32
   case $world in
   webshop) numbers="demos.games=1000 sft.epochs=4.6" ;;
   textcraft) numbers="" ;;
@@ -34,7 +35,7 @@ for world in ${WORLDS:-webshop textcraft babyai arithmetic}; do
   one orm outcome
   one mc playing_on # an eighth of the rollouts, played on 4 times from every turn
   rm -rf "$prms/placebo"
-  THEN="python -m benchmarks.placebo_prm --campaign . --iteration 1 --out $prms/placebo" one agentprm_a seed=1
-  curves "$world"
-  curves "$world-path" --path-prior # whole episodes and beams judged by all of their actions
-done
+  THEN="python -m benchmarks.placebo_prm --campaign . --iteration 1 --out $prms/placebo" one agentprm_a
+  curves "$world-$seed"
+  curves "$world-$seed-path" --path-prior # whole episodes and beams judged by all of their actions
+done; done
