@@ -1,6 +1,6 @@
 """A chat model trained here from scratch: a Hugging Face folder for ``model.source``, where no weights can be fetched.
 
-    python -m tasks.commands.make_chat_model --out ./models/chat
+    python -m tasks.commands.make_chat_model --out ./models/chat --worlds arithmetic --dialogues 16000 --steps 900
     make run PROFILE=chat
 
 It learns from dialogues of several worlds: experts' episodes told as chat, and instructions that change what is asked

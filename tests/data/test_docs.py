@@ -14,6 +14,7 @@ from agentprm_core.methods.critics import CRITICS
 from agentprm_core.methods.methods import METHODS
 from agentprm_core.worlds import _OURS
 from tasks.frame.validation import build
+from tests.data.project import raw_params
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -82,6 +83,15 @@ def test_files_that_pages_name_exist():
         ):
             if "NAME" not in named and named.split("/")[-1] not in EXAMPLES:
                 assert (ROOT / named).exists(), f"{page.relative_to(ROOT)}: {named}"
+
+
+def test_models_that_the_page_makes_have_a_folder_each():
+    """The second command would be refused, since its folder is there, and the run would take the first one's model."""
+    made = re.findall(r"make-chat-model --out (\S+)(.*)", (ROOT / "docs/language-models.md").read_text())
+    assert len(made) > 2
+    assert len({folder for folder, _ in made}) == len(made), made
+    (options,) = [options for folder, options in made if folder == raw_params("chat")["model"]["source"]]
+    assert options == " --worlds arithmetic --dialogues 16000 --steps 900"
 
 
 def test_no_line_is_longer_than_a_screen():
