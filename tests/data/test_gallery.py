@@ -275,6 +275,25 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
 
 
 @pytest.mark.slow
+def test_long_and_wide_tables_are_whole_on_the_screen_and_on_paper(finished):
+    """On a screen only the width scrolls; on paper nothing is cut off."""
+    for number in range(40):
+        Path(f".scratch/gates/stage@{number}.json").write_text("[]")
+    pages(finished)
+    sizes = "tables => tables.map(of => [of.scrollHeight - of.clientHeight, of.scrollWidth - of.clientWidth])"
+    with chromium_page(390) as page:
+        page.goto((layout.REPORTS / overview.PAGE).resolve().as_uri())
+        tall, wide = zip(*page.locator(".wide").evaluate_all(sizes))
+        assert max(tall) == 0 and max(wide) > 500
+        assert page.locator("#gates ~ div tbody tr").last.is_visible()
+    with chromium_page(720) as page:  # A4 between its margins
+        page.goto((layout.REPORTS / overview.PAGE).resolve().as_uri())
+        page.emulate_media(media="print")
+        assert page.locator(".wide").evaluate_all("of => of.map(one => getComputedStyle(one).overflow)")[0] == "visible"
+        assert max(page.locator(".wide table").evaluate_all("of => of.map(one => one.clientWidth)")) < 720
+
+
+@pytest.mark.slow
 def test_the_pictures_of_the_documentation(finished, tmp_path):
     """``play.png`` is of a turn at which there is something to choose, and the campaign stays as it is."""
     _, _, _, table = finished
