@@ -24,7 +24,8 @@ def planned(asked: argparse.Namespace) -> dict:
     processes = params.compute.parallel.processes if params.compute.parallel else 1
     if params.compute.device == "cuda" and processes > asked.gpus:
         raise DataError(f"compute.parallel.processes is {processes}, and --gpus is {asked.gpus}: a process needs a GPU")
-    memory_gb = asked.memory or memory_here(params.compute.device) or GPU_MEMORY_GB
+    here = memory_here(params.compute.device)
+    memory_gb = asked.memory or here or GPU_MEMORY_GB
     stages = plan_stages(params, traffic_of(params))  # first: it is what says that there is no such model
     tflops = asked.tflops or measured_tflops(params.compute)
     rows = [_row(stage, tflops) for stage in stages]
@@ -35,6 +36,7 @@ def planned(asked: argparse.Namespace) -> dict:
         "source": params.model.source,
         "device": params.compute.device,
         "memory_gib": memory_gb,
+        "memory_assumed": not (asked.memory or here),
         "tflops": tflops,
         "stages": rows,
         "hours": round(sum(hours), 2) if len(hours) == len(rows) else None,

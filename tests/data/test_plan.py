@@ -61,6 +61,17 @@ def test_the_page_of_llama3b_has_what_the_plan_says(monkeypatch, capsys):
     assert f"In all the campaign takes {found['hours']:.0f} hours on a GPU with 600 TFLOP/s" in page
 
 
+def test_a_gpu_that_is_not_here_is_told_with_what_to_give(monkeypatch, capsys):
+    monkeypatch.setattr(plan_traffic.torch.cuda, "is_available", lambda: False)
+    code, found, said = planned(monkeypatch, capsys, "--profile", "llama3b")
+    assert (code, found["memory_assumed"], found["memory_gib"], found["hours"]) == (0, True, 80, None)
+    *_, rate, memory, _ = said.out.splitlines()
+    assert rate.endswith("give --tflops, such as 750 for an H100 in bfloat16 (docs/performance.md, One GPU)")
+    assert memory == "no GPU here: memory was held against 80 GiB of one GPU, --memory gives another"
+    code, found, said = planned(monkeypatch, capsys, "--profile", "llama3b", "--memory", "80", "--tflops", "750")
+    assert (code, found["memory_assumed"]) == (0, False) and "no GPU here" not in said.out
+
+
 def test_hours_fall_with_the_rate(monkeypatch, capsys):
     hours = [
         planned(monkeypatch, capsys, "--profile", "llama3b", "--tflops", rate)[1]["hours"] for rate in ("100", "400")
