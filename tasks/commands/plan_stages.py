@@ -19,9 +19,10 @@ from agentprm_core.search.decoding_config import SEARCHES, decoding
 from tasks.commands.plan_traffic import Traffic
 from tasks.frame.sections import Params
 
-TRAINING, PLAYING = {"cpu": 0.3, "cuda": 0.4}, {"cpu": 0.25, "cuda": 0.1}
+TRAINING, PLAYING = {"cpu": 0.3, "cuda": 0.35}, {"cpu": 0.25, "cuda": 0.1}
 """Share of the rate of large products that training and playing reach. Those of a CPU were measured
-(docs/llama3b.md), those of a GPU were not."""
+(docs/llama3b.md). Training on a GPU is all weights of 0.92 billion parameters on an H100: 263 to 265 of 741 to 785
+TFLOP/s (docs/performance.md). Playing on a GPU was not measured."""
 DISTINCT = 2.0
 """Different actions among several that are drawn at a turn, where only admissible ones can be drawn."""
 BRANCHED = 0.75

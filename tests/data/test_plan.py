@@ -1,6 +1,7 @@
 """The command ``plan``: a table for what fits, one line for what does not, and what is suggested does fit."""
 
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import yaml
 
 from agentprm_core.planning.shapes import SHAPES
 from tasks.commands import plan, plan_traffic
-from tasks.commands.plan_stages import Planned, plan_stages
+from tasks.commands.plan_stages import PLAYING, TRAINING, Planned, plan_stages
 from tasks.frame.params import PARAMS, validate
 from tasks.frame.profile import asked_for, overridden
 from tests.data.project import ROOT
@@ -70,6 +71,17 @@ def test_a_gpu_that_is_not_here_is_told_with_what_to_give(monkeypatch, capsys):
     assert memory == "no GPU here: memory was held against 80 GiB of one GPU, --memory gives another"
     code, found, said = planned(monkeypatch, capsys, "--profile", "llama3b", "--memory", "80", "--tflops", "750")
     assert (code, found["memory_assumed"]) == (0, False) and "no GPU here" not in said.out
+
+
+def test_the_share_of_a_gpu_is_what_the_page_of_performance_measured(monkeypatch, capsys):
+    """TFLOP/s of training 923 million parameters, of those of large products, both on the H100."""
+    page = (ROOT / "docs/performance.md").read_text()
+    (trained,) = re.findall(r"\| H100 \| 923 million .* \| (\d+) and (\d+) \|", page)
+    (products,) = re.findall(r"Large products in bfloat16 reach (\d+) to (\d+) TFLOP/s", page)
+    shares = [int(one) / int(other) for one in trained for other in products]
+    assert min(shares) < TRAINING["cuda"] < max(shares)
+    told = re.search(r"\| GPU \| ([\d.]+) \| ([\d.]+) \|", (ROOT / "docs/llama3b.md").read_text())
+    assert told and [float(share) for share in told.groups()] == [TRAINING["cuda"], PLAYING["cuda"]]
 
 
 def test_hours_fall_with_the_rate(monkeypatch, capsys):
