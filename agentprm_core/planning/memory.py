@@ -49,7 +49,7 @@ class Memory:
     """Bytes, by what they are for."""
 
     weights: float = 0.0
-    training: float = 0.0
+    states: float = 0.0
     """Gradients, the optimizer's state, the reference's weights."""
     activations: float = 0.0
     cache: float = 0.0
@@ -57,7 +57,7 @@ class Memory:
 
     @property
     def total(self) -> float:
-        return self.weights + self.training + self.activations + self.cache + self.process
+        return self.weights + self.states + self.activations + self.cache + self.process
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def training_memory(
     states = 4 * trained + optimizer + 4 * trained * reference
     return Memory(
         weights=4 * (shape.parameters + trained * bool(how.rank)) / how.shards,
-        training=states / how.shards,
+        states=states / how.shards,
         activations=_activations(shape, how, 0.0 if headless else share, device),
         process=PROCESS[device],
     )

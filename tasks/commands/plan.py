@@ -24,12 +24,12 @@ NO_RATE = "no rate is known: give --tflops, such as 750 for an H100 in bfloat16 
 
 def table(plan: dict) -> str:
     """For people."""
-    names = ("weights", "training", "activations", "cache", "total")
+    names = ("weights", "states", "activations", "cache", "total")
     head = f"{'stage':<10}{'times':>6}{''.join(f'{name:>13}' for name in names)}"
     head += f"{'tokens':>16}{'PFLOP':>12}{'hours each':>12}"
     rows = [
         f"{row['stage']:<10}{row['times']:>6}"
-        + "".join(f"{row[name]:>9.2f} GiB" for name in names)
+        + "".join(f"{size(row[name]):>13}" for name in names)
         + f"{row['tokens']:>16,}{row['pflop']:>12,.3f}"
         + (f"{row['hours']:>12.3f}" if row["hours"] is not None else f"{'-':>12}")
         for row in plan["stages"]
@@ -42,6 +42,13 @@ def table(plan: dict) -> str:
             f"no GPU here: memory was held against {plan['memory_gib']:g} GiB of one GPU, --memory gives another"
         )
     return "\n".join([head, *rows, *said])
+
+
+def size(gib: float) -> str:
+    """Below 1 GiB in MiB; blank for nothing."""
+    if gib >= 1 or not gib:
+        return f"{gib:.2f} GiB" if gib else ""
+    return f"{gib * 1024:.{0 if gib * 1024 >= 10 else 1}f} MiB"
 
 
 def parser(prog: str) -> argparse.ArgumentParser:

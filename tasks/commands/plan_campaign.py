@@ -53,13 +53,13 @@ def _params(words: list[str]) -> Params:
 
 
 def _row(stage: Planned, tflops: float | None) -> dict:
-    gib = {name: round(value / 2**30, 2) for name, value in asdict(stage.memory).items()}
+    gib = {name: round(value / 2**30, 4) for name, value in asdict(stage.memory).items()}
     hours = stage.flops / (tflops * 1e12 * stage.efficiency) / 3600 if tflops else None
     return {
         "stage": stage.name,
         "times": stage.times,
         **gib,
-        "total": round(stage.memory.total / 2**30, 2),
+        "total": round(stage.memory.total / 2**30, 4),
         "tokens": round(stage.tokens),
         "pflop": round(stage.flops / 1e15, 3),
         "hours": None if hours is None else round(hours, 3),

@@ -218,5 +218,5 @@ class _Campaign:
 
 
 def _sum(one: Memory, other: Memory) -> Memory:
-    names = ("weights", "training", "activations", "cache", "process")
+    names = ("weights", "states", "activations", "cache", "process")
     return Memory(**{name: getattr(one, name) + getattr(other, name) for name in names})

@@ -52,7 +52,7 @@ def test_the_page_of_llama3b_has_what_the_plan_says(monkeypatch, capsys):
     page = (ROOT / "docs/llama3b.md").read_text()
     told = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "GiB |" in line]
     assert [line[0].strip("`") for line in told] == [row["stage"] for row in found["stages"]]
-    names = ("times", "weights", "training", "activations", "cache", "total", "tokens", "pflop", "hours")
+    names = ("times", "weights", "states", "activations", "cache", "total", "tokens", "pflop", "hours")
     for (_, *cells), row in zip(told, found["stages"]):
         for name, cell in zip(names, cells, strict=True):
             number = cell.partition(" ")[0].replace(",", "") or "0"
@@ -116,6 +116,24 @@ def test_the_default_campaign_fits_this_machine(monkeypatch, capsys):
     assert (code, found["device"]) == (0, "cpu")
 
 
+def test_the_table_has_the_columns_of_the_page_and_small_sizes_in_mib(monkeypatch, capsys):
+    _, found, said = planned(monkeypatch, capsys, "--tflops", "0.2")
+    head, sft, *_ = said.out.splitlines()
+    page = (ROOT / "docs/llama3b.md").read_text()
+    (columns,) = re.findall(r"\| stage \| times \| (.*) \| total \|", page)
+    assert head.split()[2:7] == [*columns.split(" | "), "total"]
+    weights, states = (1024 * found["stages"][0][name] for name in ("weights", "states"))
+    assert sft.split()[2:6] == [f"{weights:.1f}", "MiB", f"{states:.1f}", "MiB"] and 3 < weights < 4
+    assert "0.00 GiB" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("gib", "told"), [(0, ""), (0.00096, "1.0 MiB"), (0.5, "512 MiB"), (1.0, "1.00 GiB"), (12.154, "12.15 GiB")]
+)
+def test_sizes(gib, told):
+    assert plan.size(gib) == told
+
+
 def stage(name: str, *words: str) -> Planned:
     raw = yaml.safe_load((ROOT / PARAMS).read_text())
     for overrides in asked_for(["compute.threads=1", *words]):
@@ -148,7 +166,7 @@ def test_plays_from_branched_states_are_three_quarters_of_an_episode():
 
 def test_an_update_by_another_optimizer_than_the_models_takes_its_memory():
     """AdamW keeps two numbers a weight; Muon keeps one of those in matrices."""
-    kept = [stage("policy", "loop", f"method.optimizer={name}").memory.training for name in ("adamw", "muon", "null")]
+    kept = [stage("policy", "loop", f"method.optimizer={name}").memory.states for name in ("adamw", "muon", "null")]
     assert (kept[0] - kept[1], kept[1]) == (4 * SHAPES["Qwen/Qwen2.5-0.5B-Instruct"].matrices, kept[2])
 
 

@@ -140,13 +140,13 @@ def test_the_heap_of_a_cpu_keeps_small_blocks_and_gives_large_ones_back():
 
 def test_states_of_the_optimizer():
     full = training_memory(SMALL, Training("float32", "adamw", 1), share=0, device="cpu")
-    assert (full.weights, full.training) == (4 * SMALL.parameters, 12 * SMALL.parameters)
+    assert (full.weights, full.states) == (4 * SMALL.parameters, 12 * SMALL.parameters)
     muon = training_memory(SMALL, Training("float32", "muon", 1), share=0, device="cpu")
-    assert full.training - muon.training == 4 * SMALL.matrices
+    assert full.states - muon.states == 4 * SMALL.matrices
     lora = training_memory(SMALL, Training("float32", "adamw", 1, 4, MODULES), share=0, device="cpu", reference=True)
-    assert lora.training == 16 * SMALL.adapter(4, MODULES)
+    assert lora.states == 16 * SMALL.adapter(4, MODULES)
     shared = training_memory(SMALL, Training("float32", "adamw", 1, shards=4), share=0, device="cpu")
-    assert shared.training == full.training / 4
+    assert shared.states == full.states / 4
 
 
 def test_a_cache_is_the_runners():
