@@ -1,7 +1,7 @@
 """Memory and time of each stage of a campaign, from its parameters and the model's configuration, before it starts.
 
     agentprm plan --profile llama3b --gpus 1
-    python -m tasks.commands.plan --profile chat rollout.games=600 --memory 16 --json
+    agentprm plan --profile "chat more_demonstrations" --memory 16 --json rollout.games=600
 
 No weights are loaded. The model's shape comes from its folder, or from a table of public models. Tokens are counted on
 demonstrations of a few games. Hours need a rate: that of this machine is measured (``--tflops`` gives another's). Where
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentprm_core.arguments import above_zero, count
@@ -54,8 +55,10 @@ def size(gib: float) -> str:
 def parser(prog: str) -> argparse.ArgumentParser:
     """Of the command line."""
     found = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    name = "NAME or KEY=VALUE"
+    found.add_argument("words", nargs="*", metavar=name, help="over params.yaml, as in make run PROFILE=…")
     found.add_argument(
-        "--profile", nargs="*", default=[], metavar="NAME or KEY=VALUE", help="over params.yaml (default: as it is)"
+        "--profile", nargs="*", action="extend", default=[], metavar=name, help="the same; those above hold over it"
     )
     found.add_argument("--gpus", type=count, default=1, help="that the campaign may use (default %(default)s)")
     found.add_argument(
@@ -67,9 +70,25 @@ def parser(prog: str) -> argparse.ArgumentParser:
     return found
 
 
+def split(given: Sequence[str]) -> list[str]:
+    """The words of a command line, also of one that is quoted as a whole (``"chat llama3b seed=2"``). A value in
+    brackets stays together."""
+    found: list[str] = []
+    for word in given:
+        inside = 0
+        for part in word.split():
+            if inside > 0:
+                found[-1] += f" {part}"
+            else:
+                found.append(part)
+            inside += sum(map(part.count, "{[")) - sum(map(part.count, "}]"))
+    return found
+
+
 def main(prog: str = "python -m tasks.commands.plan") -> None:
     """Print the plan. Exit code 1 where a stage does not fit, 2 where parameters are wrong."""
-    asked = parser(prog).parse_args()
+    asked = parser(prog).parse_intermixed_args()
+    asked.profile = split([*asked.profile, *asked.words])
     from agentprm_core.planning.shapes import SHAPES  # these load torch, which --help does not wait for
     from tasks.commands.plan_campaign import planned
     from tasks.frame.params import PARAMS, ParamsError
@@ -82,7 +101,7 @@ def main(prog: str = "python -m tasks.commands.plan") -> None:
     try:
         plan = planned(asked)
     except ParamsError as error:
-        print(error, file=sys.stderr)
+        print(f"plan: {error}", file=sys.stderr)
         sys.exit(2)
     except EXPECTED as error:
         sys.exit(f"plan: {error}")

@@ -208,9 +208,40 @@ def test_bad_input_is_one_line(monkeypatch, capsys, words, said):
     assert code.startswith(said) and "\n" not in code
 
 
-def test_a_wrong_key_is_named(monkeypatch, capsys):
-    code, said = run(monkeypatch, capsys, "--profile", "llama3b", "model.contxt=3")
-    assert code == 2 and "did you mean context?" in said.err
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--profile", "llama3b", "rollout.games=60"],
+        ["--profile", "llama3b", "--gpus", "1", "rollout.games=60"],
+        ["--profile", "llama3b rollout.games=60"],
+        ["rollout.games=60", "--profile", "llama3b"],
+        ["llama3b", "rollout.games=60"],
+    ],
+)
+def test_profiles_and_keys_stand_anywhere_and_may_be_quoted_together(monkeypatch, capsys, words):
+    code, found, _ = planned(monkeypatch, capsys, *words, "--tflops", "600")
+    assert (code, found["source"]) == (0, "meta-llama/Llama-3.2-3B-Instruct")
+    assert next(row for row in found["stages"] if row["stage"] == "rollout")["tokens"] < 20e6  # 66 million of 625 games
+
+
+def test_a_value_in_brackets_is_one_word():
+    given = ["a b", "c={d: 1, e: [2, 3]} f", "g=[x, y]"]
+    assert plan.split(given) == ["a", "b", "c={d: 1, e: [2, 3]}", "f", "g=[x, y]"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--profile", "llama3b", "model.contxt=3"],
+            "plan: llama3b model.contxt=3: model.contxt: .*did you mean context",
+        ),
+        (["--profile", "chat lama3b"], r"plan: profiles/lama3b\.yaml: no such profile; there are: .*llama3b"),
+    ],
+)
+def test_wrong_parameters_are_named_in_one_line(monkeypatch, capsys, words, said):
+    code, told = run(monkeypatch, capsys, *words)
+    assert code == 2 and re.match(said, told.err) and told.err.count("\n") == 1
 
 
 def test_known_models_are_listed(monkeypatch, capsys):
