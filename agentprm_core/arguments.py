@@ -1,13 +1,29 @@
-"""Types of command-line options: numbers in a range, addresses, a device that is there. argparse says the message."""
+"""Command lines: types of options, and what a wrong line is answered with.
+
+Numbers in a range, addresses, a device that is there: argparse says the message.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
+from typing import NoReturn
 
 from agentprm_core.config import LARGEST_SEED
+
+
+def called(prog: str) -> str:
+    """What a command is called in its messages: as it was typed, ``check-world`` or ``check_world``."""
+    return prog.split()[-1].rpartition(".")[2]
+
+
+class OneLineParser(ArgumentParser):
+    """Answers a wrong command line with one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{called(self.prog)}: {message} ({self.prog} --help)\n")
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentprm_core.arguments import count
+from agentprm_core.arguments import OneLineParser, called, count
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
@@ -31,7 +31,7 @@ _SHARED = Path("../shared/data/later")
 
 
 def main(prog: str = "python -m tasks.check_world") -> None:
-    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("world", help="a name, or package.module:SPEC")
     parser.add_argument("--games", type=count, default=20, help="how many are played (default 20)")
     parser.add_argument("--root", type=Path, help="the published games of a world that has no generator")
@@ -41,7 +41,7 @@ def main(prog: str = "python -m tasks.check_world") -> None:
         spec = world_spec(asked.world)
         games, faults, notes = _games(spec, asked)
     except EXPECTED as error:
-        sys.exit(f"check_world: {error}")
+        sys.exit(f"{called(prog)}: {error}")
     faults += [*spec_faults(spec), *game_faults(spec, games)]
     report = check_world(spec, games["train"], name=asked.world, seed=_SEED)
     notes += missing(spec)

@@ -9,16 +9,15 @@ an environment of its own: docs/your-own-world.md. It listens on this machine al
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from agentprm_core.arguments import any_seed, at_least, count, port
+from agentprm_core.arguments import OneLineParser, any_seed, at_least, called, count, port
 from agentprm_core.errors import EXPECTED
 from agentprm_core.worlds import world_spec
 
 
 def main(prog: str = "python -m tasks.serve_world") -> None:
-    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("world", help="a name, or package.module:SPEC")
     parser.add_argument("--games", type=at_least(10), default=1000, help="of train (default 1000)")
     parser.add_argument("--seed", type=any_seed, default=1, help="that the games are drawn by (default 1)")
@@ -31,7 +30,7 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
         import uvicorn
         from openenv.core.env_server import create_app  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
-        sys.exit(f"serve_world: {error.name} is not installed here: see docs/your-own-world.md, 'Serve a world'")
+        sys.exit(f"{called(prog)}: {error.name} is not installed here: see docs/your-own-world.md, 'Serve a world'")
     from agentprm_core.worlds.serving import openenv_app
 
     try:
@@ -39,10 +38,10 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
         counts = {"train": asked.games, "seen": asked.games // 10, "unseen": asked.games // 10}
         games = {split: spec.generate(count, asked.seed, split) for split, count in counts.items()}
     except EXPECTED as error:
-        sys.exit(f"serve_world: {error}")
+        sys.exit(f"{called(prog)}: {error}")
     except ModuleNotFoundError as error:
         needs = f"{asked.world} needs the package {error.name}: pip install {error.name}" if error.name else error
-        sys.exit(f"serve_world: {needs}")
+        sys.exit(f"{called(prog)}: {needs}")
     most = spec.max_turns if asked.max_turns is None else asked.max_turns
     app = openenv_app(spec, games, max_turns=most, sessions=asked.sessions)
     print(f"{asked.world}: {', '.join(f'{len(of)} games of {split}' for split, of in games.items())}", flush=True)

@@ -49,16 +49,16 @@ def world_spec(name: str) -> WorldSpec:
     theirs = {point.name: point.value for point in entry_points(group=GROUP)}
     where = name if ":" in name else ({**theirs, **_OURS}).get(name)
     if where is None:
-        raise DataError(f"env.world: {name!r} is not one of {', '.join(world_names())}, nor package.module:SPEC")
+        raise DataError(f"{name!r} is not one of {', '.join(world_names())}, nor package.module:SPEC")
     module, _, attribute = where.partition(":")
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise DataError(f"env.world: {name!r} cannot be imported: {error}") from error
+        raise DataError(f"{name!r} cannot be imported: {error}") from error
     except Exception as error:  # a stranger's module may raise anything while it is read
-        raise DataError(f"env.world: {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+        raise DataError(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(found, WorldSpec):
-        raise DataError(f"env.world: {name!r} is a {type(found).__name__}, not a WorldSpec")
+        raise DataError(f"{name!r} is a {type(found).__name__}, not a WorldSpec")
     return found
 
 

@@ -75,7 +75,7 @@ def _measured_elsewhere(spec: WorldSpec) -> str:
     try:
         texts = world_spec(spec.measured_in).texts
     except DataError as error:
-        return str(error).removeprefix("env.world: ")
+        return str(error)
     return "" if texts == spec.texts else f"its texts are those of {texts}, not of {spec.texts}"
 
 

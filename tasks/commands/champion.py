@@ -8,11 +8,11 @@ An arena is a world, a set of games and a way of playing (:mod:`tasks.frame.cham
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from agentprm_core.arguments import OneLineParser
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import wilson
 from tasks.commands.registry import asked_mlflow
@@ -53,7 +53,7 @@ def the_arena(client: Any, name: str | None) -> str:
 
 
 def main(prog: str = "python -m tasks.commands.champion", arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog=prog, description="Show the champions, or go back to the one before.")
+    parser = OneLineParser(prog=prog, description="Show the champions, or go back to the one before.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--show", action="store_true", help="champion and challenger of every arena")
     what.add_argument("--rollback", action="store_true", help="the champion before is champion again")

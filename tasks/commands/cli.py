@@ -11,11 +11,12 @@ DVC runs them as ``python -m tasks.NAME``.
 
 from __future__ import annotations
 
+import difflib
 import gc
 import sys
 from functools import partial
 from importlib import import_module
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import click
 
@@ -57,10 +58,29 @@ Every command has its own --help. docs/operations.md lists them all."""
 
 
 class InOrder(click.Group):
-    """A group whose help lists the commands as they were added, not by the alphabet."""
+    """A group whose help lists the commands as they were added, not by the alphabet. A wrong command is one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            _refuse(ctx, error.message)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        if (name := args[0]) not in self.commands:
+            near = difflib.get_close_matches(name, self.commands, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(self.commands)}"
+            _refuse(ctx, f"there is no command {name!r}; {meant}")
+        return super().resolve_command(ctx, args)
+
+
+def _refuse(ctx: click.Context, message: str) -> NoReturn:
+    """One line, without the usage."""
+    click.echo(f"agentprm: {message.removesuffix('.')} (agentprm --help)", err=True)
+    ctx.exit(2)
 
 
 def group() -> click.Group:

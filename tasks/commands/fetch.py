@@ -10,7 +10,6 @@ Run in a checkout: its ``.dvc/config`` names cache and remote. The folder's SHA-
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import re
@@ -20,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentprm_core.arguments import OneLineParser
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED, DataError
 
@@ -128,7 +128,7 @@ def fetch(what: str, to: Path) -> Mapping[str, str]:
 
 def main(prog: str = "python -m tasks.fetch", arguments: Sequence[str] | None = None) -> None:
     description = "Bring a policy's weights from DVC's cache or remote, and check their digest."
-    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser = OneLineParser(prog=prog, description=description)
     parser.add_argument("what", help="champion, ARENA@champion, ARENA/VERSION, a digest, or a campaign's id")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="a folder that is not there yet")
     asked = parser.parse_args(arguments)

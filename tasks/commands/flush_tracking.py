@@ -7,17 +7,17 @@ Exit code 1 where MLflow is still away; nothing is lost then.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
+from agentprm_core.arguments import OneLineParser
 from tasks.frame.home import spool_folder
 from tasks.frame.secrets import hide_credentials
 from tasks.frame.sender import Away, flush, prepare
 
 
 def main(prog: str = "python -m tasks.commands.flush_tracking", arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog=prog, description="Send to MLflow what .scratch/spool keeps.")
+    parser = OneLineParser(prog=prog, description="Send to MLflow what .scratch/spool keeps.")
     parser.parse_args(arguments)
     hide_credentials()
     prepare()

@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from agentprm_core.arguments import count
+from agentprm_core.arguments import OneLineParser, called, count
 from agentprm_core.datasets import atomic_write, episodes_from_table, games_from_table, read_table
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.policy.prompt import chat_reply
@@ -187,7 +187,7 @@ def _table(path: Path, name: str, schema: pa.Schema) -> pa.Table:
 
 def parser(prog: str) -> argparse.ArgumentParser:
     """Of the command line."""
-    found = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    found = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     found.add_argument("--episodes", type=Path, required=True, help="a table of episodes, or the folder of one")
     found.add_argument("--out", type=Path, required=True, help="FILE.json, or FILE.eval where inspect_ai is installed")
     found.add_argument("--labels", type=Path, help="labels of these turns: data/labels/N")
@@ -203,7 +203,7 @@ def main(prog: str = "python -m tasks.commands.inspect_log") -> None:
     try:
         written = make(asked)
     except EXPECTED as error:
-        sys.exit(f"inspect-log: {error}")
+        sys.exit(f"{called(prog)}: {error}")
     print(f"{asked.out}: {written} episodes; open it with inspect view --log-dir {asked.out.parent}")
 
 

@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from agentprm_core.arguments import any_seed, count
+from agentprm_core.arguments import OneLineParser, any_seed, called, count
 from agentprm_core.chat.dialogues import WORLDS, make_dialogues
 from agentprm_core.chat.sizes import SIZES, ChatSize
 from agentprm_core.datasets import atomic_write
@@ -77,7 +77,7 @@ def _card(asked: argparse.Namespace, size: ChatSize, precision: str, metrics: di
 
 def parser(prog: str) -> argparse.ArgumentParser:
     """Of the command line."""
-    found = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    found = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     found.add_argument("--out", type=Path, required=True, help="the folder to write, which must not be there yet")
     found.add_argument("--size", choices=tuple(SIZES), default="small", help="tiny is for tests (default %(default)s)")
     found.add_argument(
@@ -107,7 +107,7 @@ def main(prog: str = "python -m tasks.commands.make_chat_model") -> None:
     try:
         figures = make(asked)
     except EXPECTED as error:
-        sys.exit(f"make_chat_model: {error}")
+        sys.exit(f"{called(prog)}: {error}")
     print(
         f"{figures['folder']}: {figures['parameters']:,} parameters, {figures['tokens']:,} tokens in "
         f"{figures['seconds']} s, {figures['action_accuracy']:.1%} of reply tokens right; digest {figures['digest']}"

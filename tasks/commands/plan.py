@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentprm_core.arguments import above_zero, count
+from agentprm_core.arguments import OneLineParser, above_zero, count
 from agentprm_core.errors import EXPECTED
 
 NO_RATE = "no rate is known: give --tflops, such as 750 for an H100 in bfloat16 (docs/performance.md, One GPU)"
@@ -54,7 +54,7 @@ def size(gib: float) -> str:
 
 def parser(prog: str) -> argparse.ArgumentParser:
     """Of the command line."""
-    found = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    found = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     name = "NAME or KEY=VALUE"
     found.add_argument("words", nargs="*", metavar=name, help="over params.yaml, as in make run PROFILE=…")
     found.add_argument(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentprm_core.arguments import above_zero, address, any_seed, at_least, count, device, not_negative
+from agentprm_core.arguments import OneLineParser, above_zero, address, any_seed, at_least, count, device, not_negative
 from agentprm_core.errors import DataError
 from agentprm_core.policy.hub import require_named
 
@@ -174,7 +174,7 @@ def _can(minds: Minds, way: DecodingConfig) -> bool:
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog=prog,
         description="An agent plays a game in the terminal. Without a terminal the game is printed.",
         epilog="Keys: space a step, r run, t take over, b back, g go to a turn, m another way of playing, n another "

@@ -13,11 +13,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from agentprm_core.arguments import OneLineParser
 from agentprm_core.errors import EXPECTED
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=Path, nargs="+", required=True, metavar="DIR", help="campaigns of other seeds")
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="(default %(default)s)")
     return parser

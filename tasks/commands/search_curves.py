@@ -23,6 +23,7 @@ import re
 import sys
 from pathlib import Path
 
+from agentprm_core.arguments import OneLineParser, called
 from agentprm_core.errors import EXPECTED
 from tasks.commands.standalone import playing_arguments
 
@@ -45,11 +46,11 @@ def main(prog: str = "python -m tasks.commands.search_curves") -> None:
     try:
         run(arguments)
     except EXPECTED as error:
-        sys.exit(f"search_curves: {error}")
+        sys.exit(f"{called(prog)}: {error}")
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     playing_arguments(parser)
     parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder, or shipped:NAME")
     parser.add_argument(

@@ -23,6 +23,7 @@ from typing import Any, cast
 import pyarrow.compute as pc
 import torch
 
+from agentprm_core.arguments import OneLineParser
 from agentprm_core.datasets import atomic_write, games_from_table, read_table
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import OUTCOMES, paired_test, wilson
@@ -237,7 +238,7 @@ def _row(row: Mapping) -> list[str]:
 
 
 def main(prog: str = "python -m tasks.commands.ship") -> None:
-    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--campaign", type=Path, required=True, help="checkout of a finished campaign")
     parser.add_argument("--policy", type=int, required=True, help="which π")
     parser.add_argument("--prm", type=int, required=True, help="which PRM")

@@ -16,7 +16,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from agentprm_core.arguments import above_zero, any_seed, at_least, count, not_negative
+from agentprm_core.arguments import OneLineParser, above_zero, any_seed, at_least, count, not_negative
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
@@ -34,7 +34,7 @@ def _way(value: str) -> DecodingConfig:
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description=(__doc__ or "").split("\n")[0])
+    parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--game", required=True, metavar="ID")
     parser.add_argument(
         "--policy",

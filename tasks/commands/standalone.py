@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from agentprm_core.arguments import above_zero, address, any_seed, at_least, count, device, not_negative
+from agentprm_core.arguments import OneLineParser, above_zero, address, any_seed, at_least, count, device, not_negative
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
 from agentprm_core.policy.speech import API_KEY, SPEECH
@@ -50,7 +50,7 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description="Any checkpoint on any games.")
+    parser = OneLineParser(prog=prog, description="Any checkpoint on any games.")
     playing_arguments(parser)
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--policy", help="checkpoint folder, shipped:NAME, or owner/name on the Hugging Face hub")

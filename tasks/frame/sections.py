@@ -85,7 +85,7 @@ class Env:
         try:
             spec = world_spec(self.world)
         except DataError as error:
-            raise ValueError(refused(error).removeprefix("env.")) from None
+            raise ValueError(f"world: {refused(error)}") from None
         module = world_module(self.world)
         folder = "/".join(module.split(".")[: -2 if spec.members else -1])  # a mixture's is the folder of all worlds
         if module.startswith("agentprm_core.worlds.") and self.code != folder:

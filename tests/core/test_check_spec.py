@@ -144,7 +144,7 @@ def test_a_module_that_cannot_be_read_is_one_line(
     name = f"unreadable_{said[:4].lower()}"
     (tmp_path / f"{name}.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(DataError, match=f"env.world: '{name}:SPEC' cannot be imported: {said}"):
+    with pytest.raises(DataError, match=f"^'{name}:SPEC' cannot be imported: {said}"):
         world_spec(f"{name}:SPEC")
-    with pytest.raises(DataError, match=r"env.world: ':SPEC' cannot be imported"):
+    with pytest.raises(DataError, match=r"^':SPEC' cannot be imported"):
         world_spec(":SPEC")

@@ -446,8 +446,8 @@ def test_keys_that_differ_by_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nowhere", "check_world: env.world: 'nowhere' is not one of alfworld"),
-        ("mine:NOTHING", "check_world: env.world: 'mine:NOTHING' cannot be imported"),
+        ("nowhere", "check_world: 'nowhere' is not one of alfworld"),
+        ("mine:NOTHING", "check_world: 'mine:NOTHING' cannot be imported"),
     ],
 )
 def test_a_world_that_is_not_there_is_one_line(name: str, said: str, tmp_path: Path) -> None:

@@ -94,7 +94,20 @@ def test_a_fault_of_a_command_keeps_its_traceback(monkeypatch):
         CliRunner().invoke(cli.group(), ["check-world", "a:B"], catch_exceptions=False)
 
 
-def test_a_command_that_is_not_there_is_answered_with_the_nearest():
-    done = CliRunner().invoke(cli.group(), ["evalute"])
-    assert done.exit_code == 2
-    assert "No such command 'evalute'. Did you mean 'evaluate'?" in done.output
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["evalute"], "agentprm: there is no command 'evalute'; did you mean evaluate? (agentprm --help)\n"),
+        (["foo"], "agentprm: there is no command 'foo'; there are: play, fetch, champion, evaluate, show, "),
+        (["--foo"], "agentprm: No such option '--foo' (agentprm --help)\n"),
+        (["play", "--server", "http://x/v1", "--model", "m"],
+         "play: --server needs --speech, --context (agentprm play --help)\n"),
+        (["plan", "--memory", "no"], "plan: argument --memory: 'no' is not a number above 0 (agentprm plan --help)\n"),
+        (["check-world"], "check-world: the following arguments are required: world (agentprm check-world --help)\n"),
+        (["check-world", "nosuch"], "check-world: 'nosuch' is not one of alfworld, "),
+    ],
+)  # fmt: skip
+def test_a_wrong_line_is_answered_with_one_that_says_what_is_wrong(arguments, said):
+    done = CliRunner().invoke(cli.group(), arguments)
+    assert done.exit_code == (1 if "nosuch" in arguments else 2)
+    assert done.output.startswith(said) and done.output.count("\n") == 1

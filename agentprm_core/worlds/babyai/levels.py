@@ -89,9 +89,7 @@ def _packages():
         import minigrid
         from minigrid.envs.babyai.core import roomgrid_level
     except ModuleNotFoundError as error:
-        raise DataError(
-            f"env.world: babyai needs {error.name}, which is not installed: pip install 'agentprm[babyai]'"
-        ) from error
+        raise DataError(f"babyai needs {error.name}, which is not installed: pip install 'agentprm[babyai]'") from error
     # it tells the standard output of every maze that it draws again
     roomgrid_level.print = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]: hides the built-in one
     return gymnasium, minigrid
