@@ -57,7 +57,7 @@ def load_adapter(
                 silent = str(error)
                 print(f"{url} is not asked any more, others are: {silent}", file=sys.stderr, flush=True)
     if not ready:
-        raise SilentServer(f"no server answers; the last: {silent}; {START_AGAIN}")
+        raise SilentServer(f"no server answers: {START_AGAIN}; the last: {silent}")
     return Ready(tuple(ready), extra)
 
 

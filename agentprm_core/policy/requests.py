@@ -18,7 +18,7 @@ import httpx
 from agentprm_core.errors import ServerError, SilentServer
 
 START_AGAIN = "start it again, then run the same command"
-"""How the line on a server that does not answer ends."""
+"""What the line on a server that does not answer says first; what was tried comes after a semicolon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Requests:
             try:
                 return await self._ask(self._urls[0], path, body, named)
             except SilentServer as error:
-                raise SilentServer(f"{error}; {START_AGAIN}") from None
+                raise SilentServer(f"the server at {self._urls[0]} does not answer: {START_AGAIN}; {error}") from None
         first = home % len(self._urls)
         for url in self._urls[first:] + self._urls[:first]:
             if url not in self._silent:
@@ -87,7 +87,7 @@ class Requests:
                     if url not in self._silent:
                         print(f"{url} is not asked any more, others are: {error}", file=sys.stderr, flush=True)
                         self._silent[url] = str(error)
-        raise SilentServer(f"no server answers; the last: {list(self._silent.values())[-1]}; {START_AGAIN}")
+        raise SilentServer(f"no server answers: {START_AGAIN}; the last: {list(self._silent.values())[-1]}")
 
     async def _ask(self, url: str, path: str, body: dict, named: str) -> dict:
         """The answer of one server. Raises SilentServer where there is none."""
@@ -112,4 +112,4 @@ class Requests:
 
 
 def _unanswered(url: str, path: str, tries: int, named: str, said: str) -> str:
-    return f"{url}{path} did not answer in {tries} tries; request: {named}; last: {said}"
+    return f"{url}{path} did not answer in {tries} tries; last: {said}; request: {named}"

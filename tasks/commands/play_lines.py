@@ -52,15 +52,17 @@ def transcript(game: OneGame, players: str) -> Iterator[str]:
 
     Raises :class:`agentprm_core.policy.requests.ServerError` of a policy behind a server that has gone.
     """
+    outlook = game.look()  # before anything is said: where nobody answers, the error is all there is to say
     yield f"{game.game.id}: {game.game.goal}"
     yield f"{players}, {game.way.name}"
-    while (outlook := game.look()) is not None:
+    while outlook is not None:
         yield from ("", *seen_lines(game.seen.text))
         if outlook.reason:
             yield f"   because: {outlook.reason}"
         yield from _options(outlook)
         yield f"{len(game.steps) + 1:2}. > {outlook.choice}"
         game.do(outlook.choice, outlook.reason)
+        outlook = game.look()
     yield from ("", *seen_lines(game.seen.text), "", how_it_ended(game))
 
 

@@ -248,8 +248,8 @@ class PlayApp(App[str]):
             work()
         except (DataError, OSError) as error:
             said, self.running = " ".join(str(error).split()), False
-            if isinstance(error, SilentServer):  # first, since a narrow screen shows no more
-                said = said.removesuffix(f"; {START_AGAIN}")
+            if isinstance(error, SilentServer) and not fatal:  # first, since a narrow screen shows no more
+                said = said.partition(f"{START_AGAIN}; ")[2]
                 said = f"The server does not answer. Start it again, then press space. {said}"
         except Exception as error:
             if not out_of_memory(error):

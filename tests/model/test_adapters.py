@@ -99,7 +99,9 @@ def test_a_server_that_is_gone_is_left_out(capfd):
         gone = Servers(("http://127.0.0.1:9/v1", *at(server).urls)).urls
         assert load_adapter(gone, "policy-new", "/x", patience=QUICK).urls == at(server).urls
     assert "http://127.0.0.1:9/v1 is not asked any more, others are: " in capfd.readouterr().err
-    with pytest.raises(ServerError, match=r"^no server answers; .* in 3 tries; .*; start it again, then run"):
+    with pytest.raises(
+        ServerError, match=r"^no server answers: start it again, then run the same command; the last: .* in 3 tries; "
+    ):
         load_adapter(gone[:1], "policy-new", "/x", patience=QUICK)
 
 

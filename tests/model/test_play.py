@@ -9,6 +9,8 @@ import pytest
 from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.policy import shipped as shipping
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
+from agentprm_core.policy.requests import Patience
+from agentprm_core.policy.server import Endpoint
 from agentprm_core.worlds.published import named_game
 from tasks.commands import play
 from tasks.commands.play_lines import bar, percent, score
@@ -88,8 +90,35 @@ def test_a_policy_behind_a_server_is_played(agent, capsys, monkeypatch):
         server.asked.clear()
         server.fault = lambda number, body: 200 if number == 1 else 503
         line = refused(monkeypatch, *there)
-        assert len(server.asked) == 4 and re.match(r"play: http://\S+ did not answer in 3 tries; .* HTTP 503", line)
-        assert line.endswith("; start it again, then run the same command")
+        assert len(server.asked) == 4
+        told = f"play: the server at {url} does not answer: start it again, then run the same command; "
+        assert re.match(
+            rf"{re.escape(told)}{re.escape(url)}/\S+ did not answer in 3 tries; last: HTTP 503.*; request", line
+        )
+
+
+def test_a_server_that_never_answered_is_all_that_is_said(agent, capsys, monkeypatch):
+    """No heading stands before it."""
+    monkeypatch.setattr("tasks.commands.play._endpoint", quick)
+    there = (
+        "--server",
+        "http://127.0.0.1:9/v1",
+        "--model",
+        "m",
+        "--speech",
+        "text",
+        "--context",
+        512,
+        "--world",
+        "toy",
+    )
+    line = refused(monkeypatch, *there)
+    assert line.startswith("play: the server at http://127.0.0.1:9/v1 does not answer: start it again, then run the ")
+    assert "\n" not in line and capsys.readouterr().out == ""
+
+
+def quick(arguments, prompt):
+    return Endpoint(arguments.server, arguments.model, "text", patience=Patience(retries=1, backoff_s=0.01))
 
 
 @pytest.mark.parametrize(

@@ -249,8 +249,18 @@ def test_a_server_that_ends_is_said_and_space_asks_again(loaded, monkeypatch, co
     assert "space: the agent does" in again[0] and again[1] == 2
 
 
+def test_a_server_that_is_not_there_ends_the_screen_with_its_line(loaded, monkeypatch):
+    async def drive(app, press):
+        return None
+
+    monkeypatch.setattr("agentprm_core.one_game.OneGame._decided", gone)
+    said = driven(lambda: loaded, drive)[1]
+    assert said.startswith(f"the server at http://x does not answer: {START_AGAIN}; ") and "press space" not in said
+
+
 def gone(game):
-    raise SilentServer(f"http://x/completions did not answer in 3 tries;\nlast: refused; {START_AGAIN}")
+    tried = "http://x/completions did not answer in 3 tries;\nlast: refused"
+    raise SilentServer(f"the server at http://x does not answer: {START_AGAIN}; {tried}")
 
 
 def test_keys_wait_while_the_models_think(loaded):

@@ -96,8 +96,8 @@ def test_what_was_played_is_kept_wherever_the_servers_are(toy_engine, tmp_path):
 def test_a_server_without_this_policy_ends_it_in_one_line(toy_engine, tmp_path):
     with serving(lambda number, body: 404) as other, pytest.raises(DataError) as error:
         rolled(toys(at(other)), toy.policy(), GAMES, tmp_path)
-    assert f"did not answer in 1 tries; request: model '{served_name('toy')}'" in str(error.value)
-    assert "HTTP 404" in str(error.value) and "\n" not in str(error.value)
+    assert "did not answer in 1 tries; last: HTTP 404" in str(error.value)
+    assert f"; request: model '{served_name('toy')}'" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_an_evaluation_plays_there_and_searches_here(toy_engine, monkeypatch):
