@@ -19,7 +19,7 @@ from agentprm_core.policy.server import Endpoint, ServerPlayer
 from agentprm_core.prm.score import score_actions
 from agentprm_core.rollout import Player, Start, starts
 from agentprm_core.search.best_of_n import Chooser
-from agentprm_core.search.decoding_config import DecodingConfig
+from agentprm_core.search.decoding_config import DecodingConfig, forms
 from agentprm_core.search.playing import Search, beam_search, chooser
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import Observation, world_spec
@@ -74,10 +74,15 @@ class Minds:
     search: Search
     """How it plays; its ``way`` is replaced by the one that is asked for."""
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Methods that they can play: a server's policy does not search."""
+        return ("greedy", "sample") if isinstance(self.policy, Endpoint) else WAYS
+
     def require(self, way: DecodingConfig) -> None:
         """Raises DataError where they cannot play so; says what to do."""
         if way.method not in WAYS:
-            raise DataError(f"{way.name}: not a way to play turn by turn: {', '.join(WAYS)}")
+            raise DataError(f"{way.name}: not a way to play turn by turn: {forms(self.ways)}")
         if way.is_search and self.prm is None:
             raise DataError(f"{way.name}: a PRM must choose: give --prm")
         if way.is_search and isinstance(self.policy, Endpoint):

@@ -9,6 +9,7 @@ Searches are by the PRM. Another scorer in its place (:mod:`agentprm_core.search
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 SEARCHES = ("best_of_n", "best_trajectory", "beam", "lookahead")
@@ -28,6 +29,16 @@ _NAMES = {
     "greedy": "greedy",
     "sample": "sample",
 }
+
+_FORMS = {
+    "greedy": ("greedy",),
+    "sample": ("sample",),
+    "best_of_n": ("best_of_N", "best_of_N_by_SCORER"),
+    "best_trajectory": ("best_trajectory_of_N", "best_trajectory_of_N_path"),
+    "beam": ("beam_NxM (N nodes, M samples of each)", "beam_NxM_back", "beam_NxM_path", "beam_NxM_by_SCORER"),
+    "lookahead": ("lookahead_of_NxD (N samples, D steps ahead)",),
+}
+"""What the names look like, as people are told."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +111,14 @@ class DecodingConfig:
         return replace(self, by=scorer)
 
 
-def decoding(name: str) -> DecodingConfig:
-    """The way of playing of this name. Raises ValueError where there is none; says which forms there are."""
+def forms(methods: Sequence[str] = METHODS) -> str:
+    """What names of these ways of playing look like, as words for a user."""
+    return ", ".join(form for method in methods for form in _FORMS[method])
+
+
+def decoding(name: str, offered: Sequence[str] = METHODS) -> DecodingConfig:
+    """The way of playing of this name. Raises ValueError where there is none; says which forms there are of the
+    methods ``offered``."""
     plain, _, temperature = name.partition("@")
     at = float(temperature) if re.fullmatch(r"\d+(\.\d+)?", temperature) else None
     search, named, scorer = plain.partition("_by_")
@@ -110,8 +127,4 @@ def decoding(name: str) -> DecodingConfig:
             sizes = {part: int(value) for part, value in found.groupdict().items() if (value or "").isdigit()}
             kind = {part: bool(found.groupdict().get(part)) for part in ("back", "path")}
             return DecodingConfig(method, **sizes, temperature=at, **kind, by=scorer if named else PRM)
-    raise ValueError(
-        f"{name!r} is not one of greedy, sample, best_of_N, best_trajectory_of_N, best_trajectory_of_N_path, beam_NxM "
-        "(N nodes, M samples of each), beam_NxM_back, beam_NxM_path, lookahead_of_NxD (N samples, D steps ahead), "
-        "best_of_N_by_SCORER, beam_NxM_by_SCORER"
-    )
+    raise ValueError(f"{name!r} is not one of {forms(offered)}")

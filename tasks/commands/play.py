@@ -75,7 +75,7 @@ def load(arguments: argparse.Namespace) -> Loaded:
     torch.set_num_threads(min(2, os.cpu_count() or 1))
     minds, spec = _minds(arguments)
     try:
-        way = decoding(arguments.way)
+        way = decoding(arguments.way, minds.ways)
     except ValueError as error:
         raise DataError(f"--way: {error}") from None
     minds.require(way)

@@ -20,12 +20,12 @@ from agentprm_core.arguments import OneLineParser, above_zero, any_seed, at_leas
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
-from agentprm_core.search.decoding_config import DecodingConfig, decoding
+from agentprm_core.search.decoding_config import METHODS, DecodingConfig, decoding
 
 
 def _way(value: str) -> DecodingConfig:
     try:
-        found = decoding(value)
+        found = decoding(value, METHODS[:-1])
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if found.method == "lookahead":

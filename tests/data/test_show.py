@@ -216,6 +216,8 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     assert "needs --prm" in line
     line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--search", "lookahead_of_4x1")
     assert "world model" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--search", "foo")
+    assert "'foo' is not one of greedy, sample, best_of_N, " in line and "lookahead" not in line
     monkeypatch.chdir(tmp_path)
     line = refused(monkeypatch, capsys, "--game", "none", *policy)
     assert "none: no such game in the 10 games that are generated of alfworld, unseen, seed 1" in line

@@ -135,7 +135,10 @@ def quick(arguments, prompt):
         ),
         (("--policy", "shipped:toy", "--world", "nowhere"), "'nowhere' is not one of alfworld"),
         (("--policy", "shipped:toy", "--way", "beam"), "--way: 'beam' is not one of greedy, sample, best_of_N"),
-        (("--policy", "shipped:toy", "--way", "lookahead_of_2x1"), "not a way to play turn by turn"),
+        (
+            ("--policy", "shipped:toy", "--way", "lookahead_of_2x1"),
+            "not a way to play turn by turn: greedy, sample, best_of_N, best_of_N_by_SCORER, beam_NxM (N nodes, M ",
+        ),
         (("--policy", "no/such/folder"), "no/such/folder: no such checkpoint folder"),
         (("--policy", "shipped:toy", "--games", "nowhere"), "nowhere/unseen.parquet: no such table, and toy has no"),
     ],
@@ -143,6 +146,26 @@ def quick(arguments, prompt):
 def test_what_cannot_be_played_is_one_line(agent, monkeypatch, arguments, message):
     line = refused(monkeypatch, *arguments)
     assert line.startswith("play: ") and message in line and "\n" not in line
+
+
+def test_only_ways_that_can_be_played_are_offered(agent, monkeypatch):
+    line = refused(monkeypatch, "--policy", "shipped:toy", "--way", "foo")
+    assert "'foo' is not one of greedy, sample, best_of_N, best_of_N_by_SCORER, beam_NxM" in line
+    assert "lookahead" not in line and "best_trajectory" not in line
+    monkeypatch.setattr("tasks.commands.play._endpoint", quick)
+    there = (
+        "--server",
+        "http://127.0.0.1:9/v1",
+        "--model",
+        "m",
+        "--speech",
+        "text",
+        "--context",
+        512,
+        "--world",
+        "toy",
+    )
+    assert refused(monkeypatch, *there, "--way", "foo") == "play: --way: 'foo' is not one of greedy, sample"
 
 
 def test_a_search_without_a_prm_is_refused(agent, monkeypatch):
