@@ -27,9 +27,8 @@ from agentprm_core.search.playing import (
     search_digest,
 )
 from agentprm_core.types import Episode, Game
-from agentprm_core.worlds.published import find_games
 from tasks.commands.curves_table import ALONE, ORACLE, SEARCHES, curves_of, efficiencies, table, text
-from tasks.commands.measuring import search_from, settle_world
+from tasks.commands.measuring import asked_games, search_from, settle_world
 from tasks.frame.quiet import quiet
 from tasks.frame.stage import write_json
 from tasks.report.figures import search_curves
@@ -129,7 +128,7 @@ def run(arguments: argparse.Namespace) -> None:
     prms = {name: load_checkpoint(path, kind="prm", **how) for name, path in arguments.prm}
     for source, checkpoint in [(arguments.policy, policy), *((name, prms[name]) for name in prms)]:
         require_world(checkpoint, source, arguments.world)
-    games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
+    games = asked_games(arguments)
     search = search_from(arguments, policy.model.config.max_position_embeddings, DecodingConfig("sample"))
     cells = plan(list(prms), search, arguments.best_of, arguments.beams, arguments.oracle, arguments.path_prior)
     outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")

@@ -19,6 +19,7 @@ from agentprm_core.search.playing import PlaySettings, Search, play_games, play_
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games, world_of_games
+from tasks.commands.generated import MEASURED, generated
 from tasks.frame.quiet import quiet
 
 Playing = Callable[[list[Game], Search, int], list[Episode]]
@@ -33,7 +34,7 @@ def measured(arguments: argparse.Namespace) -> dict:
     quiet()
     settle_world(arguments)
     player, search, play = (_served if arguments.server else _here)(arguments)
-    games = find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
+    games = asked_games(arguments)
     episodes = play(games, search, arguments.seed)
     constrained = search.settings.constrained
     label = world_spec(arguments.world).label
@@ -77,10 +78,18 @@ def _served(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     return there.model, free, partial(play_served, there)
 
 
+def asked_games(arguments: argparse.Namespace) -> list[Game]:
+    """Those of ``--games``, or generated ones. Raises DataError where there are none."""
+    if arguments.games is None:
+        count = MEASURED if arguments.limit is None else arguments.limit
+        return generated(world_spec(arguments.world), count, arguments.seed, arguments.split)
+    return find_games(arguments.world, arguments.games, arguments.split, arguments.limit)
+
+
 def settle_world(arguments: argparse.Namespace) -> None:
     """Fill in what the command line leaves open: the world of the games, else the policy's; and that world's turns."""
-    of_games = arguments.world or world_of_games(arguments.games, arguments.split)
-    arguments.world = of_games or measured_where(arguments.policy) or "alfworld"
+    named = arguments.world or (arguments.games and world_of_games(arguments.games, arguments.split))
+    arguments.world = named or measured_where(arguments.policy) or "alfworld"
     if arguments.max_turns is None:
         arguments.max_turns = world_spec(arguments.world).max_turns
 

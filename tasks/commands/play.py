@@ -144,6 +144,7 @@ def _endpoint(arguments: argparse.Namespace, prompt: Prompt):
 def _games(arguments: argparse.Namespace, spec: WorldSpec) -> tuple[list[Game], int]:
     """The games to choose among, and the number of the one that was asked for."""
     from agentprm_core.worlds.published import find_games, named_game, world_of_games
+    from tasks.commands.generated import generated
 
     if arguments.games:
         theirs = world_of_games(arguments.games, arguments.split)
@@ -155,10 +156,7 @@ def _games(arguments: argparse.Namespace, spec: WorldSpec) -> tuple[list[Game], 
         games = find_games(arguments.world or spec.name, arguments.games, arguments.split)
         where = f"{arguments.games}, {arguments.split}"
     else:
-        try:
-            games = spec.generate(GENERATED, arguments.seed, arguments.split)
-        except DataError as error:
-            raise DataError(f"{error}: give --games DIR and --split NAME") from None
+        games = generated(spec, GENERATED, arguments.seed, arguments.split)
         where = f"the {GENERATED} generated games of {arguments.split}, seed {arguments.seed}"
     if not games:
         raise DataError(f"{where}: no games there")

@@ -1,11 +1,12 @@
 """Any checkpoint on any games, without params.yaml:
 
-    python -m tasks.evaluate --policy data/checkpoints/policy/3 --games DIR --split valid_seen --method greedy --json
-    python -m tasks.evaluate --server http://localhost:8000/v1 --model agentprm-1 --speech chat --context 8192 \
+    agentprm evaluate --policy shipped:households
+    agentprm evaluate --policy data/checkpoints/policy/3 --games DIR --split valid_seen --method greedy --json
+    agentprm evaluate --server http://localhost:8000/v1 --model agentprm-1 --speech chat --context 8192 \
         --max-action-tokens 64 --games DIR --split valid_seen     # behind vLLM, SGLang, transformers serve
 
-``--games`` is a folder of the world's published games, or one of tables as the stage ``games`` writes them. With
-``--json`` the last line is one JSON object. """
+``--games`` is a folder of the world's published games, or one of tables as the stage ``games`` writes them. Without it
+the world makes games. With ``--json`` the last line is one JSON object. """
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
 from agentprm_core.policy.speech import API_KEY, SPEECH
 from agentprm_core.search.decoding_config import METHODS, SEARCHES
+from tasks.commands.generated import MEASURED
 from tasks.frame.memory import in_memory
 
 STANDALONE = METHODS[:-1]
@@ -27,8 +29,8 @@ STANDALONE = METHODS[:-1]
 
 def playing_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of every measurement outside a campaign: which games are played, and how."""
-    parser.add_argument("--games", type=Path, required=True, help="a folder of published games, or of tables")
-    parser.add_argument("--split", required=True, help="valid_seen, unseen …")
+    parser.add_argument("--games", type=Path, help="a folder of published games, or of tables (default: generated)")
+    parser.add_argument("--split", default="unseen", help="valid_seen, seen … (default %(default)s)")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the games', else the policy's)")
     parser.add_argument("--temperature", type=above_zero, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument(
@@ -43,8 +45,12 @@ def playing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
     parser.add_argument("--context", type=count, help="tokens an episode may have (default: the model's)")
     parser.add_argument("--slots", type=count, default=128, help="episodes at once (default %(default)s)")
-    parser.add_argument("--limit", type=count, help="only so many games, drawn so that kinds mix")
-    parser.add_argument("--seed", type=any_seed, default=1)
+    parser.add_argument(
+        "--limit", type=count, help=f"only so many games, drawn so that kinds mix (default: all; {MEASURED} generated)"
+    )
+    parser.add_argument(
+        "--seed", type=any_seed, default=1, help="of samples, and of generated games (default %(default)s)"
+    )
     parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
 
@@ -117,8 +123,11 @@ def main(prog: str = "python -m tasks.evaluate") -> None:
         print(json.dumps(figures))
         return
     low, high = figures["ci_low"], figures["ci_high"]
+    games = f"{figures['games']} games of {arguments.split}"
+    if arguments.games is None:
+        games = f"{figures['games']} generated games of {arguments.world}, {arguments.split}, seed {arguments.seed}"
     print(
-        f"{figures['decoding']} on {figures['games']} games of {arguments.split}: success {figures['success']:.1%} "
+        f"{figures['decoding']} on {games}: success {figures['success']:.1%} "
         f"[{low:.1%}, {high:.1%}], mean reward {figures['mean_reward']:.3f}, {figures['mean_actions']:.1f} actions, "
         f"{figures['seconds']:.0f} s"
     )

@@ -15,6 +15,7 @@ from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.published import world_of_games
 from tasks.commands import standalone
 from tasks.commands.standalone import STANDALONE
+from tests.data.project import ROOT
 from tests.model.test_server import serving
 
 NAMES = {
@@ -186,6 +187,43 @@ def test_the_world_is_that_of_the_games_and_its_turns_are_the_worlds(tmp_path, c
     standalone.main()
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (figures["games"], figures["max_turns"]) == (2, ARITHMETIC.max_turns)
+
+
+def test_games_are_generated_where_none_are_named(tmp_path, capsys, monkeypatch):
+    """The same as in a table of them: the world's, in ``unseen``, by the seed."""
+    who = ("evaluate", "--policy", "shipped:arithmetic", "--seed", "7")
+    write_table(games_to_table(ARITHMETIC.generate(3, 7, "unseen")), tmp_path / "unseen.parquet")
+    told = []
+    for games in (("--limit", "3"), ("--games", str(tmp_path))):
+        monkeypatch.setattr(sys, "argv", [*who, *games, "--json"])
+        standalone.main()
+        line, last = capsys.readouterr().out.splitlines()[-1:], None
+        told.append({**json.loads(line[0]), "seconds": last})
+    assert told[0] == told[1] and told[0]["games"] == 3
+    monkeypatch.setattr(sys, "argv", [*who, "--limit", "3"])
+    standalone.main()
+    assert capsys.readouterr().out.startswith("greedy on 3 generated games of arithmetic, unseen, seed 7: success ")
+
+
+def test_so_many_games_as_the_page_says_are_generated(monkeypatch):
+    asked = []
+    monkeypatch.setattr("tasks.commands.measuring.generated", lambda spec, *how: asked.append((spec.name, *how)) or [])
+    monkeypatch.setattr("tasks.commands.measuring.play_games", lambda *given: [])
+    monkeypatch.setattr(sys, "argv", ["evaluate", "--policy", "shipped:households"])
+    with pytest.raises(ValueError):
+        standalone.main()
+    assert asked == [("alfworld", 200, 1, "unseen")]
+    assert (
+        "`evaluate` plays 200 games that the policy's world generates, of the split `unseen` and by seed 1."
+        in (ROOT / "docs/play.md").read_text()
+    )
+
+
+def test_a_world_that_makes_no_games_says_to_name_some(monkeypatch):
+    server = ("--server", "http://127.0.0.1:9/v1", "--model", "m", "--speech", "chat", "--context", "512")
+    monkeypatch.setattr(sys, "argv", ["evaluate", *server, "--world", "gsm8k"])
+    with pytest.raises(SystemExit, match=r"^evaluate: gsm8k has no generator.*: give --games DIR and --split NAME$"):
+        standalone.main()
 
 
 def test_games_of_no_table_or_of_several_worlds_leave_the_world_to_the_policy(tmp_path):
