@@ -39,7 +39,7 @@ COMMANDS = {
         "Measure a policy, alone or searching under a PRM, on games.", "tasks.commands.standalone:main"
     ),
     "show": Subcommand("A game as one page: turns, probabilities, Q, two policies.", "tasks.commands.show:main"),
-    "report": Subcommand("A campaign's page with campaigns of other seeds beside it.", "tasks.commands.report:main"),
+    "report": Subcommand("A campaign's page once more, or with other seeds.", "tasks.commands.report:main"),
     "inspect-log": Subcommand("Episodes as a log for `inspect view`.", "tasks.commands.inspect_log:main"),
     "search-curves": Subcommand("Success against compute, in every search.", "tasks.commands.search_curves:main"),
     "plan": Subcommand("Memory and hours of each stage, beforehand.", "tasks.commands.plan:main"),

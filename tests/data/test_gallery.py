@@ -175,14 +175,8 @@ def test_the_page_with_campaigns_of_other_seeds(finished, tmp_path, monkeypatch)
     _, rows, _, table = finished
     own = pages(finished)["campaign.html"]
     assert b"agentprm report --seeds DIR DIR" in own and b"Success over seeds" not in own
-    raw = yaml.safe_load((ROOT / "params.yaml").read_text())
-    raw |= {of: {n: body for n, body in raw[of].items() if int(n) < 2} for of in ("iterations", "policies")}
-    for folder, seed, success in ((tmp_path, 1, 0.5), (tmp_path / "other", 2, 1.0)):
-        (folder / layout.METRICS).mkdir(parents=True, exist_ok=True)
-        (folder / "params.yaml").write_text(yaml.safe_dump({**raw, "seed": seed}))
-        write_json([{**of, "success": success} for of in rows], folder / layout.ITERATIONS)
-    for number in (0, 1):
-        write_table(table.filter(pc.field("iteration") == number), layout.outcomes(number))
+    stages_left(tmp_path, 1, [{**of, "success": 0.5} for of in rows], table)
+    stages_left(tmp_path / "other", 2, [{**of, "success": 1.0} for of in rows])
     monkeypatch.setattr(sys, "argv", ["report", "--seeds", "other"])
     report.main("agentprm report")
     page = (tmp_path / "report.html").read_text()
@@ -191,6 +185,35 @@ def test_the_page_with_campaigns_of_other_seeds(finished, tmp_path, monkeypatch)
     links = {link.partition("#")[0] for link in re.findall('href="([^"]+)"', page)} - {"", "data:,"}
     assert "data/gallery/index.html" in links and all((tmp_path / link).exists() for link in links)
     assert (layout.REPORTS / overview.PAGE).read_bytes() == own
+
+
+def stages_left(folder: Path, seed: int, rows: list[dict], table: pa.Table | None = None) -> None:
+    """What the command reads of a campaign: its parameters, the table of iterations, the outcomes."""
+    raw = yaml.safe_load((ROOT / "params.yaml").read_text())
+    raw |= {of: {n: body for n, body in raw[of].items() if int(n) < 2} for of in ("iterations", "policies")}
+    (folder / layout.METRICS).mkdir(parents=True, exist_ok=True)
+    (folder / "params.yaml").write_text(yaml.safe_dump({**raw, "seed": seed}))
+    write_json(rows, folder / layout.ITERATIONS)
+    for number in (0, 1) if table else ():
+        write_table(table.filter(pc.field("iteration") == number), folder / layout.outcomes(number))
+
+
+@pytest.mark.parametrize("options", [(), ("--campaign", "{campaign}"), ("--seeds", "{campaign}")])
+def test_the_page_is_written_again(finished, tmp_path, monkeypatch, options):
+    """As the stage wrote it, from the campaign's folder or another, with links that lead to the gallery."""
+    _, rows, _, table = finished
+    own = pages(finished)["campaign.html"].decode().replace("../gallery/", "data/gallery/")
+    stages_left(tmp_path, 1, rows, table)
+    if options:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    words = [word.format(campaign=tmp_path) for word in options]
+    monkeypatch.setattr(sys, "argv", ["report", *words, "--out", str(tmp_path / "again.html")])
+    report.main("agentprm report")
+    again = (tmp_path / "again.html").read_text()
+    shown, _, parameters = again.partition('<h2 id="parameters">')  # the fixture's are not those of the file
+    assert shown == own.partition('<h2 id="parameters">')[0] and "<code>seed</code></td><td>1</td>" in parameters
+    assert not options or not any(Path().iterdir())
 
 
 def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):

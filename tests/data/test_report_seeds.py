@@ -93,4 +93,17 @@ def test_the_command_ends_with_a_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["report", "--seeds", "../2"])
     with pytest.raises(SystemExit) as stopped:
         report.main("agentprm report")
-    assert stopped.value.code == 2 and "../2/params.yaml: no such file" in capsys.readouterr().err
+    assert stopped.value.code == 2 and capsys.readouterr().err.startswith("report: ../2/params.yaml: no such file")
+
+
+def test_a_folder_without_a_campaign_says_what_to_give(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["report"])
+    with pytest.raises(
+        SystemExit, match=r"^report: no campaign in this folder: run it where .* or give --campaign DIR$"
+    ):
+        report.main("agentprm report")
+    campaign(tmp_path / "1", 1)
+    monkeypatch.setattr(sys, "argv", ["report", "--campaign", "1"])
+    with pytest.raises(SystemExit, match=r"^report: 1/data/metrics/iterations.json: no such file: the stage compare"):
+        report.main("agentprm report")
