@@ -30,16 +30,19 @@ from tasks.report.shown import Shown, episode_page
 PAGES = "pages.json"
 """{game: the file of its page}."""
 COUNT = 24
-QUOTA = {"gained": 6, "lost": 4, "disagreed": 4, "longest": 3}
+QUOTA = {"gained": 6, "lost": 4, "disagreed": 4, "longest": 3, "failed": 3}
 """Games of each rule, at the most; then one of each kind that is not among them, then any."""
 WHY = {
     "gained": "lost by the first policy, won by the last",
     "lost": "won by the first policy, lost by the last",
-    "disagreed": "PRM and outcome of the last policy disagree most",
-    "longest": "the longest games of the last policy",
+    "disagreed": "PRM and outcome of the last policy disagree: lost with a mean score above 0.5, or won with one below",
+    "longest": "the longest games that the last policy won",
+    "failed": "lost by both policies",
     "kind": "one of its kind",
     "any": "any",
 }
+APART = 0.5
+"""Between the PRM's mean score of a game and 1 or 0 for won or lost, from which on they disagree."""
 _SCORED = 6
 """Candidates of a turn that the PRM is asked about."""
 _TREES = 4
@@ -77,10 +80,12 @@ def choose(first: Mapping[str, Mapping], last: Mapping[str, Mapping], count: int
 
     take("gained", [g for g in ids if last[g]["won"] and not first[g]["won"]], QUOTA["gained"])
     take("lost", [g for g in ids if first[g]["won"] and not last[g]["won"]], QUOTA["lost"])
-    scored = [g for g in ids if last[g]["score"] is not None]
-    apart = sorted(scored, key=lambda g: -abs(last[g]["score"] - last[g]["won"]))
+    gaps = {g: abs(last[g]["score"] - last[g]["won"]) for g in ids if last[g]["score"] is not None}
+    apart = sorted((g for g, gap in gaps.items() if gap > APART), key=lambda g: -gaps[g])
     take("disagreed", apart, QUOTA["disagreed"])
-    take("longest", sorted(ids, key=lambda g: -last[g]["actions"]), QUOTA["longest"])
+    won = [g for g in ids if last[g]["won"]]  # a lost game mostly ends at the limit of turns, and shows no more for it
+    take("longest", sorted(won, key=lambda g: -last[g]["actions"]), QUOTA["longest"])
+    take("failed", [g for g in ids if not first[g]["won"] and not last[g]["won"]], QUOTA["failed"])
     for kind in sorted({last[g]["kind"] for g in ids}):
         of_kind = [g for g in ids if last[g]["kind"] == kind]
         if not found.keys() & {*of_kind}:

@@ -63,8 +63,21 @@ def test_games_are_chosen_by_rule():
     by_rule = {rule: [game for game, of in why.items() if of == rule] for rule in gallery.WHY}
     assert by_rule["gained"] == ["g03", "g09", "g15", "g21", "g27"]
     assert by_rule["lost"] == ["g02", "g04", "g08", "g10"]
-    assert by_rule["disagreed"][:2] == ["g00", "g29"]
+    assert by_rule["disagreed"] == ["g00", "g29", "g28", "g26"]
+    assert by_rule["longest"] == ["g24", "g18", "g12"]
+    assert by_rule["failed"] == ["g01", "g05", "g07"]
     assert all(len(games) <= gallery.QUOTA[rule] for rule, games in by_rule.items() if rule in gallery.QUOTA)
+
+
+def test_games_that_the_prm_is_right_about_are_no_disagreement():
+    """Nor are lost games the longest: their places go to the rules after."""
+    last = {f"g{n:02}": row(n < 9, actions=n if n < 9 else 30, score=0.9 if n < 9 else 0.08) for n in range(30)}
+    why = gallery.choose(last, last)
+    assert set(why.values()) == {"longest", "failed", "any"} and len(why) == gallery.COUNT
+    assert [game for game, of in why.items() if of == "longest"] == ["g08", "g07", "g06"]
+    last |= {"g20": row(False, score=0.6), "g02": row(True, score=0.45), "g03": row(True, score=0.5)}
+    why = gallery.choose(last, last)
+    assert [game for game, of in why.items() if of == "disagreed"] == ["g20", "g02"]
 
 
 def test_a_kind_that_no_rule_chose_has_a_game():
