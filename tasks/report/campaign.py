@@ -63,7 +63,7 @@ def draw(rows: Sequence[dict], deciding: Sequence[dict], params: Params) -> list
     figures.scores_by_turn({i: prm["by_turn"] for i, prm in prms.items()}, pictures["scores_by_turn"])
     same_way = [row for row in rows if row["decoding"] == deciding[0]["decoding"]]
     figures.score_against_success(same_way, pictures["scores"])
-    figures.hacking({int(i): points for i in params.iterations if (points := _followed(i))}, pictures["hacking"])
+    figures.hacking(followed(params), pictures["hacking"])
     series: dict[int, dict] = {}
     for row in rows:
         point = series.setdefault(row["iteration"], {"iteration": row["iteration"]})
@@ -81,6 +81,11 @@ def report(rows: Sequence[dict], iterations: Sequence[int], added: Sequence[dict
             figures = {slug: read_json(layout.metrics(slug)) for slug in slugs}
             text = iteration_report(i, rows, figures, adds_report(i, added, params))
             (folder / f"iteration-{i}.md").write_text(f"{text}{_BESIDE}\n")
+
+
+def followed(params: Params) -> dict[int, list[dict]]:
+    """{iteration: points of its update}, of updates that the PRM took part in."""
+    return {int(i): points for i in params.iterations if (points := _followed(i))}
 
 
 def _followed(iteration: str) -> list[dict]:

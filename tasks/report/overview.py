@@ -26,7 +26,7 @@ from tasks.frame.order import ONCE, all_stages, stages_of
 from tasks.frame.sections import Params
 from tasks.frame.stage import read_json
 from tasks.frame.tracking import campaign_id, flatten, git_commit
-from tasks.report.campaign import refused
+from tasks.report.campaign import followed, refused
 from tasks.report.figures import success_over_seeds
 from tasks.report.gallery import PAGES
 from tasks.report.pages import percent, render
@@ -52,7 +52,9 @@ def report_page(
     way = params.evaluate.decoding[0]
     decide = deciding(rows, way)
     flips, counts = _flips(outcomes, decide)
-    cost = costs(params, stages)
+    cost, gains = costs(params, stages), searches(rows)
+    gained = ["search_gain"] if gains["body"] else []
+    hacked = ["scores", *(["hacking"] if followed(params) else [])]
     gallery = Path(os.path.relpath(layout.GALLERY, out.parent))
     pages = {game: (gallery / name).as_posix() for game, name in read_json(layout.GALLERY / PAGES).items()}
     page = render(
@@ -64,9 +66,9 @@ def report_page(
             *([_over_seeds(seeds, way)] if seeds else []),
             _section("By kind of task", "kinds", ["kinds"], by_kind(decide)),
             _section("Games gained and lost", "games", [], counts),
-            _section("What the search adds", "search", ["search_gain"], searches(rows)),
+            _section("What the search adds", "search", gained, gains, note="" if gained else NO_SEARCH),
             _section("How well PRMs rank", "prm", ["calibration", "scores_by_turn"], rankings(prms)),
-            _section("Is the PRM hacked?", "hacking", ["scores", "hacking"], None),
+            _section("Is the PRM hacked?", "hacking", hacked, None, note="" if "hacking" in hacked else NO_UPDATE),
             _section("Cost", "cost", [], cost, note="" if _has_watts(cost) else NO_WATTS),
             _section("Data gates", "gates", [], gates()),
             _section("Lineage", "lineage", [], lineage(params)),
@@ -105,6 +107,8 @@ ONE_SEED = (
     "All of it is of one seed: agentprm report --seeds DIR DIR, with the folders of campaigns of other seeds, writes "
     "this page with all of them, their mean and its interval over seeds."
 )
+NO_SEARCH = "No search was evaluated beside the policy's own play."
+NO_UPDATE = "No update followed a PRM's score, so there is no picture of that score against the distance gone."
 NO_WATTS = (
     "No watts: neither RAPL (/sys/class/powercap/intel-rapl*, which root alone may read unless it is allowed) nor NVML "
     "could be read while these stages ran."

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import yaml
+from markupsafe import escape
 from PIL import Image
 
 from agentprm_core.comparing import compared, deciding
@@ -181,6 +182,21 @@ def test_the_page_has_watts_or_says_once_why_not(finished):
     write_timing("rollout@1", campaign_id(params.as_dict()), timing)
     page = pages(finished)["campaign.html"].decode()
     assert page.count(">61.2<") == 2 and overview.NO_WATTS not in page  # the stage's, and the mean of all
+
+
+def test_a_picture_that_has_nothing_to_show_is_a_line(finished):
+    """No update followed a PRM, and no search was evaluated."""
+    params, rows, decide, table = finished
+    page = pages(finished)["campaign.html"].decode()
+    assert overview.NO_UPDATE not in page and page.count("hacking.png, drawn by") == 1
+    written([{"step": 1, "loss": 0.1}], None)
+    alone = [{**of, "over_policy": None} for of in rows]
+    campaign.draw(alone, decide, params)  # DVC knows the pictures by name, so they are there
+    overview.report_page(params, alone, table)
+    page = (layout.REPORTS / overview.PAGE).read_text()
+    for line, picture in ((overview.NO_UPDATE, "hacking.png"), (overview.NO_SEARCH, "search_gain.png")):
+        assert page.count(escape(line)) == 1 and picture not in page
+    assert "scores.png, drawn by" in page and "Nothing here on this machine" not in page
 
 
 def test_the_page_with_campaigns_of_other_seeds(finished, tmp_path, monkeypatch):
