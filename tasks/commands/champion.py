@@ -1,7 +1,7 @@
 """The champions: which policy of each set of held-out games is held for the best, and the way back.
 
-    python -m tasks.commands.champion --show                  # of every arena, with its challenger
-    python -m tasks.commands.champion --rollback [ARENA]      # the champion before is champion again
+    agentprm champion --show                  # of every arena, with its challenger
+    agentprm champion --rollback [ARENA]      # the champion before is champion again
 
 An arena is a world, a set of games and a way of playing (:mod:`tasks.frame.champion`).
 """

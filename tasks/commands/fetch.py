@@ -1,9 +1,9 @@
 """The weights of a policy that MLflow knows, from DVC's cache or remote into a folder, and checked.
 
-    python -m tasks.fetch champion --to DIR             # of the largest evaluation; ARENA@champion is that of another
-    python -m tasks.fetch ARENA/3 --to DIR              # a version of the registered model ARENA
-    python -m tasks.fetch 1f3c9a2b --to DIR             # a policy's digest, its first digits do
-    python -m tasks.fetch CAMPAIGN --to DIR             # the best policy of a campaign, by its id
+    agentprm fetch champion --to DIR             # of the largest evaluation; ARENA@champion is that of another
+    agentprm fetch ARENA/3 --to DIR              # a version of the registered model ARENA
+    agentprm fetch 1f3c9a2b --to DIR             # a policy's digest, its first digits do
+    agentprm fetch CAMPAIGN --to DIR             # the best policy of a campaign, by its id
 
 Run in a checkout: its ``.dvc/config`` names cache and remote. The folder's SHA-256 digest is compared with MLflow's.
 """

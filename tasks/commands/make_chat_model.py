@@ -1,6 +1,6 @@
 """A chat model trained here from scratch: a Hugging Face folder for ``model.source``, where no weights can be fetched.
 
-    python -m tasks.commands.make_chat_model --out ./models/chat --worlds arithmetic --dialogues 16000 --steps 900
+    agentprm make-chat-model --out ./models/chat --worlds arithmetic --dialogues 16000 --steps 900
     make run PROFILE=chat
 
 It learns from dialogues of several worlds: experts' episodes told as chat, and instructions that change what is asked
@@ -67,7 +67,7 @@ def _card(asked: argparse.Namespace, size: ChatSize, precision: str, metrics: di
     kinds = "\n".join(f"| {kind} | {count} |" for kind, count in metrics["kinds"].items())
     return (
         "# A small chat model of text worlds\n\n"
-        "Trained from scratch by `python -m tasks.commands.make_chat_model` on generated dialogues. It speaks of these "
+        "Trained from scratch by `agentprm make-chat-model` on generated dialogues. It speaks of these "
         "worlds and of nothing else.\n\n"
         f"Size {asked.size}: {metrics['parameters']:,} parameters, {metrics['vocabulary']:,} tokens, context "
         f"{size.context}. Seed {asked.seed}, {metrics['steps']} steps, {metrics['tokens']:,} tokens read, "

@@ -1,8 +1,8 @@
 """Success against compute: one policy in every search, under several PRMs, on the same games (paper B's figure).
 
-    python -m tasks.commands.search_curves --policy DIR --games DIR --split valid_seen --out curves \
+    agentprm search-curves --policy DIR --games DIR --split valid_seen --out curves \
         --prm agentprm_b=DIR --prm agentprm_a=DIR --prm orm=DIR --prm pvm=DIR
-    python -m tasks.commands.search_curves --policy DIR --games DIR --split valid_seen --out headroom --oracle 8
+    agentprm search-curves --policy DIR --games DIR --split valid_seen --out headroom --oracle 8
 
 The first PRM is held against the others. Greedy play and sampling are measured once; a search with N = 1 or 1 × 1 is
 sampling, so sampling is the first point of every curve. ``--oracle`` adds Best-of-N under the true Q, measured by

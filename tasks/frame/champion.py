@@ -6,7 +6,7 @@ fewer, cannot touch a champion. In an arena the alias ``champion`` goes to a cam
 yet, and from one policy to another only where the exact paired test on the games says so (McNemar, p < 0.05). A best
 policy that does not pass has the alias ``challenger``.
 
-A version's source is not a folder, which the next run would overwrite, but DVC's md5: ``python -m tasks.fetch`` brings
+A version's source is not a folder, which the next run would overwrite, but DVC's md5: ``agentprm fetch`` brings
 the weights.
 """
 
@@ -147,7 +147,7 @@ def _versions(client: Any, name: str) -> dict[str, Any]:
     from mlflow.exceptions import MlflowException
 
     try:
-        said = "Policies measured on the same games in the same way. Weights lie in DVC: python -m tasks.fetch"
+        said = "Policies measured on the same games in the same way. Weights lie in DVC: agentprm fetch"
         client.create_registered_model(name, description=said)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":

@@ -38,12 +38,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(project: Path, program: str, *arguments: str) -> str:
-    """What a line of the page prints, run in the project."""
-    assert program == "python"
+    """What a line of the page prints, run in the project. ``agentprm`` is the project's own."""
+    started = {"python": [], "agentprm": ["-m", "tasks.commands.cli"]}[program]
     unset = {"PYTHONPATH", "MLFLOW_TRACKING_URI"}
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {"MLFLOW_DISABLE_TELEMETRY": "true", "GX_ANALYTICS_ENABLED": "false"}
-    asked = [sys.executable, *arguments]
+    asked = [sys.executable, *started, *arguments]
     ran = subprocess.run(asked, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout

@@ -13,6 +13,7 @@ import pytest
 from agentprm_core.methods.critics import CRITICS
 from agentprm_core.methods.methods import METHODS
 from agentprm_core.worlds import _OURS
+from tasks.commands.cli import COMMANDS
 from tasks.frame.validation import build
 from tests.data.project import raw_params
 
@@ -92,6 +93,15 @@ def test_models_that_the_page_makes_have_a_folder_each():
     assert len({folder for folder, _ in made}) == len(made), made
     (options,) = [options for folder, options in made if folder == raw_params("chat")["model"]["source"]]
     assert options == " --worlds arithmetic --dialogues 16000 --steps 900"
+
+
+def test_pages_name_the_commands_that_people_learn():
+    """``agentprm evaluate``, and not its module. The environment in which a world is served has no ``agentprm``."""
+    modules = {"tasks.evaluate", "tasks.fetch", *(of.main.partition(":")[0] for of in COMMANDS.values())}
+    for page in PAGES:
+        if page.name != "CHANGELOG.md" and "experiments" not in page.parts:
+            told = re.findall(r"(?<!bin/)python -m (tasks[\w.]*\w)", page.read_text())
+            assert not modules & {*told}, page
 
 
 def test_no_line_is_longer_than_a_screen():
