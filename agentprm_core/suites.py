@@ -25,7 +25,7 @@ from agentprm_core.expectations import (
     unique,
     unique_together,
 )
-from agentprm_core.worlds.base import Between, OneOf, WorldSpec
+from agentprm_core.worlds.base import GOAL_WORDS, Between, OneOf, WorldSpec
 
 TURN = ("game_id", "episode", "turn")
 MIN_VALID = 0.5
@@ -64,7 +64,7 @@ def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec:
                 unique("game_id", "every game has an id of its own"),
                 unique("payload", "no game twice, in one split or in two"),
                 one_of("kind", spec.kinds, f"the kinds of {spec.name}"),
-                between("words", 3, None, "a goal of words"),
+                between("words", GOAL_WORDS, None, "a goal of words"),
                 *(_attribute(name, expected) for name, expected in spec.attributes.items()),
             ),
         ),

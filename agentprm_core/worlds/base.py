@@ -20,6 +20,8 @@ from agentprm_core.types import Game, Prompt
 
 ALIKE = r"[a-z]+ \d+"
 """A word and a number: what :attr:`WorldSpec.alike` is where a world does not say."""
+GOAL_WORDS = 2
+"""Words that a game's goal has at least: ``Craft clock.``"""
 OPEN = "…"
 """Stands for free text in an admissible command that is a template: ``search[…]``."""
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import OneOf, WorldSpec
+from agentprm_core.worlds.base import GOAL_WORDS, OneOf, WorldSpec
 from agentprm_core.worlds.check_elsewhere import games_elsewhere
 
 SPLITS = ("train", "seen", "unseen")
@@ -103,8 +103,8 @@ def _game_faults(spec: WorldSpec, game: Game) -> Iterator[str]:
         yield f"its kind {game.kind!r} is not one of the spec's: {', '.join(own.kinds)}"
     if (reason := _unwritable(game)) is not None:
         yield f"its attributes cannot be written as JSON: {reason}"
-    if len(game.goal.split()) < 3:
-        yield f"its goal {game.goal!r} is not a sentence (three words or more)"
+    if len(game.goal.split()) < GOAL_WORDS:
+        yield f"its goal {game.goal!r} is not a sentence ({GOAL_WORDS} words or more)"
     for name, expected in own.attributes.items():
         value = game.attributes.get(name)
         if isinstance(expected, OneOf):

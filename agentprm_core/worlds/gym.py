@@ -146,7 +146,7 @@ def gym_world(
 ) -> WorldSpec:
     """The spec of an environment, or of several of a kind.
 
-    ``levels``: kind → environment's id. ``goal``: the task sentence, three words or more. ``actions``: a name for each
+    ``levels``: kind → environment's id. ``goal``: the task sentence, two words or more. ``actions``: a name for each
     action of a ``Discrete`` space. ``rewards``: the sums of an episode's rewards that become 0 and 1; ``success`` is
     compared with what they become. Splits have seeds of their own. Raises ValueError for an empty range of rewards.
     """

@@ -32,6 +32,13 @@ def test_splits_that_share_games_and_kinds_that_are_none() -> None:
     assert "train/0: its attribute height is None, and the spec expects Between(low=1, high=9" in said
 
 
+def test_a_goal_of_one_word() -> None:
+    short, shorter = (replace(GAMES[0], goal=goal) for goal in ("Craft clock.", "Climb!"))
+    assert not list(game_faults(SPEC, {"train": [short]}))
+    (line,) = game_faults(SPEC, {"train": [shorter]})
+    assert line == "train/0: its goal 'Climb!' is not a sentence (2 words or more)"
+
+
 def test_a_generator_that_draws_anew_and_one_that_has_one_split() -> None:
     def fickle(count: int, seed: int, split: str) -> list[Game]:
         if split != "train":

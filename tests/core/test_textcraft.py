@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from agentprm_core.draws import sample_of
 from agentprm_core.types import Game
 from agentprm_core.worlds import UnsupportedGame, world_spec
+from agentprm_core.worlds.check_spec import game_faults
 from agentprm_core.worlds.textcraft.compiled import compile_game, write_game
 from agentprm_core.worlds.textcraft.dialogues import check
 from agentprm_core.worlds.textcraft.engine import TextCraft
@@ -337,6 +338,7 @@ def test_the_published_splits_are_as_published_and_ask_for_different_goals() -> 
     assert (len(splits["agentgym-test"]), len(train & test)) == (100, 0)
     assert not train & {game.goal for game in splits["adapt"]}
     assert spec.load(DATA, "adapt", 3) == sample_of(splits["adapt"], 3)
+    assert not list(game_faults(spec, {"train": splits["agentgym-train"], "unseen": splits["adapt"]}))
 
 
 @needs_data

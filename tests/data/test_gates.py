@@ -130,6 +130,13 @@ def test_a_failed_gate_says_that_nothing_was_written_and_where_to_look(keeper):
     assert not json.loads((GATES / "rollout@1.json").read_text())[4]["success"]
 
 
+def test_a_goal_is_two_words_or_more():
+    of = {"train": 1}
+    run_gate("games", games_suite({"train": games_to_table([game(0, goal="Craft clock.")])}, of, ALFWORLD))
+    with pytest.raises(GateError, match=r"a goal of words .* 1 of 1 rows; rows: words=1"):
+        run_gate("games", games_suite({"train": games_to_table([game(0, goal="clock")])}, of, ALFWORLD))
+
+
 def test_games_twice_or_in_two_splits_or_too_few():
     with pytest.raises(GateError, match=r"no game twice, in one split or in two .* 2 of 6 rows"):
         run_gate(
