@@ -7,9 +7,11 @@ maps to ours.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 from agentprm_core.datasets import games_to_table, write_table
+from agentprm_core.errors import EXPECTED
 from agentprm_core.suites import games_suite
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
@@ -52,11 +54,24 @@ def _published(spec: WorldSpec, root: Path, split: str, count: int, seed: int) -
     """``count`` published games of a split, drawn by the seed. Raises StageError where there are fewer, or none."""
     if spec.load is None or split not in spec.published_splits:
         raise StageError(f"params.yaml: games.published: {spec.name} has no published games of {split}: set null")
-    theirs = spec.published_splits[split]
-    found = spec.load(root, theirs, None)
+    found = spec.load(root, spec.published_splits[split], None)
     if len(found) < count:
-        raise StageError(f"params.yaml asks for {count} games of {theirs}, {root} has {len(found)}")
+        there = ", ".join(f"{number} of {name}" for name, number in _there(spec, root).items())
+        raise StageError(
+            f"params.yaml: games.{split}: {count} is not allowed: at most {len(found)}. {root} has games: {there}; set "
+            "games.train, games.seen and games.unseen to no more, then demos.games, rollout.games and method.games to "
+            "at most games.train"
+        )
     return sorted(random.Random(seed).sample(found, count), key=lambda game: game.id)
+
+
+def _there(spec: WorldSpec, root: Path) -> dict[str, int]:
+    """How many published games each split has, of those that can be read."""
+    there = {}
+    for split, theirs in spec.published_splits.items():
+        with suppress(*EXPECTED):
+            there[split] = len(spec.load(root, theirs, None)) if spec.load else 0
+    return there
 
 
 def _counts(games: list[Game], spec: WorldSpec) -> dict:

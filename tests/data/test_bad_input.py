@@ -118,7 +118,11 @@ def test_fewer_published_games_than_asked_for(project, tmp_path, household):
     write_game(household, tmp_path / "tree")
     few = {"published": "tree", "train": 2, "seen": 0, "unseen": 1}
     project(games=few, demos={"games": 1}, rollout={"games": 1}, method={"games": 1})
-    assert refused("games", games) == "games: params.yaml asks for 2 games of train, tree has 1"
+    assert refused("games", games) == (
+        "games: params.yaml: games.train: 2 is not allowed: at most 1. tree has games: 1 of train; set games.train, "
+        "games.seen and games.unseen to no more, then demos.games, rollout.games and method.games to at "
+        "most games.train"
+    )
 
 
 def checkpoint(folder: Path, words: str = "you see a mug 1", kind: str = "policy") -> str:
