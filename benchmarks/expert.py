@@ -30,7 +30,7 @@ def main() -> None:
     )
     parser.add_argument("--world", required=True)
     parser.add_argument("--games", default="200", metavar="N|DIR", help="so many are generated, or those of a folder")
-    parser.add_argument("--split", default="train", help="train, seen or unseen; of published games their own splits")
+    parser.add_argument("--split", default="train", help="train, seen or unseen; or as published games call theirs")
     parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--episodes", type=count, default=1, help="of each game, each with a seed of its own")
     parser.add_argument("--by", default="kind", help="kind, or an attribute of the games")

@@ -15,7 +15,8 @@ from agentprm_core.worlds import WorldSpec, world_names, world_spec
 
 
 def find_games(world: str, root: Path, split: str, limit: int | None = None) -> list[Game]:
-    """The games of ``split``: of a table ``root/split.parquet`` where there is one, else of the published data.
+    """The games of ``split``: of a table ``root/split.parquet`` where there is one, else of the published data. There
+    ``split`` is the data's own name, or ours (``WorldSpec.published_splits``).
 
     With a ``limit`` a sample of it that mixes kinds (:func:`agentprm_core.draws.sample_of`).
 
@@ -43,18 +44,22 @@ def _published(spec: WorldSpec, root: Path, split: str, limit: int | None) -> li
     if spec.load is None:
         table = root / f"{split}.parquet"
         raise DataError(f"{table}: no such table, and {spec.name} has no published games to read instead")
-    return spec.load(root, split, limit)
+    theirs = spec.published_splits.get(split, split)
+    try:
+        return spec.load(root, split, limit)
+    except EXPECTED:
+        if theirs == split:
+            raise
+        return spec.load(root, theirs, limit)
 
 
 def _whose(root: Path, split: str, spec: WorldSpec) -> str:
-    """A world with other texts than that of ``spec`` whose published games lie in ``root``; empty where there is none.
-    ``split`` is its own name or ours."""
+    """A world with other texts than that of ``spec`` whose published games lie in ``root``; empty: there is none."""
     others = [other for name in world_names() if (other := world_spec(name)).load and other.texts != spec.texts]
     for other in others:
-        for named in (split, other.published_splits.get(split, split)):
-            with suppress(*EXPECTED):
-                if _published(other, root, named, 1):
-                    return other.name
+        with suppress(*EXPECTED):
+            if _published(other, root, split, 1):
+                return other.name
     return ""
 
 

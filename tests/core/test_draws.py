@@ -1,6 +1,7 @@
 """A sample of a split mixes kinds, grows with its size, and does not depend on the order of the games."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.draws import sample_of
 from agentprm_core.types import Game
+from agentprm_core.worlds.alfworld.games import write_game
+from agentprm_core.worlds.alfworld.households import generate_games
 from agentprm_core.worlds.published import find_games
 
 KINDS = ("clean", "cool", "heat", "look")
@@ -40,3 +43,11 @@ def test_a_table_of_games_is_sampled_so(tmp_path):
     write_table(games_to_table(SORTED), tmp_path / "seen.parquet")
     assert find_games("alfworld", tmp_path, "seen", 40) == sample_of(SORTED, 40)
     assert find_games("alfworld", tmp_path, "seen") == SORTED
+
+
+def test_published_games_are_found_by_our_splits_and_by_theirs(tmp_path):
+    for game in generate_games(3, 1, "seen"):
+        write_game(replace(game, id=f"valid_{game.id}"), tmp_path)
+    found = find_games("alfworld", tmp_path, "valid_seen")
+    assert len(found) == 3
+    assert find_games("alfworld", tmp_path, "seen") == found
