@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agentprm_core.errors import DataError
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import Between, OneOf
+from agentprm_core.worlds.base import Between, OneOf, UnsupportedGame
 from agentprm_core.worlds.webshop.catalogue import INSTRUCTIONS, PRODUCTS, ROOT, catalogue, read_products
 from agentprm_core.worlds.webshop.games import CATALOGUES, KINDS, SPLITS, generate_games, load_games
 from agentprm_core.worlds.webshop.generate import COUNT, generate_products
@@ -170,7 +172,45 @@ def test_more_games_than_there_are_and_an_unknown_split_say_so() -> None:
         generate_games(1, 0, "test")
 
 
-def test_published_games_are_the_first_goals_of_their_split(pack: Path) -> None:
+@pytest.fixture
+def played(pack: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The pack, which worlds read their products from."""
+    monkeypatch.setenv(ROOT, str(pack))
+    catalogue.cache_clear()
+    yield pack
+    catalogue.cache_clear()
+
+
+def test_published_games_of_products_that_worlds_would_not_read_are_refused(
+    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    monkeypatch.setenv(ROOT, str(other))
+    with pytest.raises(
+        DataError, match=f"played with the products at {other}, which are not there: set {ROOT} to {pack}$"
+    ):
+        load_games(pack, "train", None)
+    shutil.copytree(pack, other, ignore=shutil.ignore_patterns("other"))
+    assert load_games(pack, "train", None) == load_games(other, "train", None)
+    (other / PRODUCTS).write_text(json.dumps([_ENTRY]))
+    with pytest.raises(
+        DataError, match=f"played with the products at {other}, which are others: set {ROOT} to {pack}$"
+    ):
+        load_games(pack, "train", None)
+
+
+def test_a_game_of_other_products_is_not_played(played: Path) -> None:
+    (game, *_) = [game for split in SPLITS for game in load_games(played, split, None)]
+    world = world_spec("webshop").make()
+    assert "Find me warm shirts" in world.reset(game).text
+    (played / PRODUCTS).write_text(json.dumps([_ENTRY | {"Title": "Acme Shoes"}]))
+    catalogue.cache_clear()
+    with pytest.raises(UnsupportedGame, match=f"it was made of other products than those at {played}; set {ROOT} to"):
+        world.reset(game)
+
+
+def test_published_games_are_the_first_goals_of_their_split(played: Path) -> None:
+    pack = played
     games = [game for split in SPLITS for game in load_games(pack, split, None)]
     assert sorted(game.id for game in games) == [f"webshop/published/{n:05d}" for n in range(3)]
     assert all(len(load_games(pack, split, 1)) <= 1 for split in SPLITS)

@@ -9,6 +9,7 @@ import random
 import tarfile
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from hashlib import blake2b
 from pathlib import Path
 
 from agentprm_core.errors import DataError
@@ -30,8 +31,10 @@ _BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data" / "later"
 class Catalogue:
     """Products in file order, and the search."""
 
-    def __init__(self, name: str, products: Sequence[Product]) -> None:
+    def __init__(self, name: str, products: Sequence[Product], digest: str = "") -> None:
         self.name = name
+        self.digest = digest
+        """Of published products (:func:`products_digest`); empty for generated ones."""
         self.products = tuple(products)
         self.number = {product.asin: number for number, product in enumerate(self.products)}
         self._index = Index([product.text for product in self.products], [product.asin for product in self.products])
@@ -64,7 +67,8 @@ def catalogue(name: str) -> Catalogue:
     Raises DataError: no such name; or the published products are not there, are cut, or lack a field.
     """
     if name == PUBLISHED:
-        return Catalogue(name, read_products(published_root()))
+        root = published_root()
+        return Catalogue(name, read_products(root), products_digest(root))
     kind, _, seed = name.partition("-")
     if kind != GENERATED or not seed.isdecimal():
         raise DataError(
@@ -75,13 +79,36 @@ def catalogue(name: str) -> Catalogue:
 
 def published_root() -> Path:
     """Where the published catalogue lies: ``WEBSHOP_DATA``, or ``../shared/data/later``. Raises DataError: nowhere."""
-    asked = os.environ.get(ROOT)
-    root = Path(asked) if asked else _BESIDE
+    root = _asked()
     if not root.exists():
         raise DataError(
             f"webshop: no published catalogue at {root}; set {ROOT} to the folder or .tar.xz with {PRODUCTS}"
         )
     return root
+
+
+def _asked() -> Path:
+    return Path(os.environ.get(ROOT) or _BESIDE)
+
+
+def products_digest(root: Path) -> str:
+    """Of the two files of a pack. Raises DataError: a file is not there, or is cut."""
+    return blake2b(_read(root, PRODUCTS) + _read(root, INSTRUCTIONS), digest_size=8).hexdigest()
+
+
+def played_digest(root: Path) -> str:
+    """The digest of the products of ``root``, for games that are played with them.
+
+    Raises DataError: worlds would read other products, or none; says what to set.
+    """
+    digest, place = products_digest(root), _asked()
+    found = products_digest(place) if place.exists() else ""
+    if found != digest:
+        raise DataError(
+            f"webshop: the games of {root} are played with the products at {place}, which are "
+            f"{'others' if found else 'not there'}: set {ROOT} to {root.absolute()}"
+        )
+    return digest
 
 
 def read_products(root: Path) -> list[Product]:
@@ -99,23 +126,31 @@ def read_products(root: Path) -> list[Product]:
 
 
 def _json(root: Path, name: str):
+    text = _read(root, name)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise _cut(root, name, error) from error
+
+
+def _read(root: Path, name: str) -> bytes:
     archive = root if root.is_file() else root / _ARCHIVE
     try:
         if root.is_dir() and (root / name).exists():
-            text = (root / name).read_bytes()
-        else:
-            with tarfile.open(archive) as opened:
-                members = {Path(member.name).name: member for member in opened.getmembers()}
-                text = read_member(opened, members[name])
-        return json.loads(text)
+            return (root / name).read_bytes()
+        with tarfile.open(archive) as opened:
+            members = {Path(member.name).name: member for member in opened.getmembers()}
+            return read_member(opened, members[name])
     except (FileNotFoundError, KeyError) as error:
         raise DataError(
             f"webshop: {root} holds neither {name} nor {_ARCHIVE} with it; set {ROOT} to the pack"
         ) from error
     except (ValueError, EOFError, OSError, tarfile.TarError) as error:
-        raise DataError(
-            f"webshop: {name} of {root} is cut or not what it should be ({error}); fetch the pack again"
-        ) from error
+        raise _cut(root, name, error) from error
+
+
+def _cut(root: Path, name: str, error: Exception) -> DataError:
+    return DataError(f"webshop: {name} of {root} is cut or not what it should be ({error}); fetch the pack again")
 
 
 def _product(number: int, entry: dict, instructions: dict, root: Path) -> Product:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import Observation
-from agentprm_core.worlds.webshop.catalogue import Catalogue, catalogue
+from agentprm_core.worlds.webshop.catalogue import Catalogue
 from agentprm_core.worlds.webshop.games import Task, read_task
 from agentprm_core.worlds.webshop.pages import (
     BACK,
@@ -66,7 +66,7 @@ class WebShopWorld:
     def reset(self, game: Game) -> Observation:
         task, shop = read_task(game)
         instruction = f"Instruction:{SEP}{task.goal.instruction.strip()}"
-        self._session = _Session(game.id, task, shop, _pages(task.catalogue), instruction)
+        self._session = _Session(game.id, task, shop, _pages(shop), instruction)
         self._go(_START)
         return self._seen()
 
@@ -175,5 +175,5 @@ def _page_name(state: State) -> str:
 
 
 @cache
-def _pages(name: str) -> Pages:
-    return Pages(catalogue(name))
+def _pages(shop: Catalogue) -> Pages:
+    return Pages(shop)

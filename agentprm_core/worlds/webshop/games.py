@@ -17,7 +17,16 @@ from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import UnsupportedGame
-from agentprm_core.worlds.webshop.catalogue import GENERATED, PUBLISHED, Catalogue, catalogue, read_products
+from agentprm_core.worlds.webshop.catalogue import (
+    GENERATED,
+    PUBLISHED,
+    ROOT,
+    Catalogue,
+    catalogue,
+    played_digest,
+    published_root,
+    read_products,
+)
 from agentprm_core.worlds.webshop.goals import NO_LIMIT, Goal, make_goals
 
 SPLITS = ("train", "seen", "unseen")
@@ -59,20 +68,20 @@ def generate_games(count: int, seed: int, split: str) -> list[Game]:
 
 def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
     """The published goals of ``split``, all or a sample of ``limit``, sorted by id: their number in the published
-    order.
+    order. Of goals that are alike in every word there is the first.
 
     ``root``: as ``WEBSHOP_DATA``, which worlds read the products from when the games are played.
 
-    Raises DataError: an unknown split, or a pack that cannot be read.
+    Raises DataError: an unknown split, a pack that cannot be read, or one with other products than ``WEBSHOP_DATA``.
     """
     _known(split)
-    goals = make_goals(read_products(root))
-    games = [
-        make_game(goal, f"webshop/{PUBLISHED}/{number:05d}", split, PUBLISHED)
-        for number, goal in enumerate(goals)
-        if split_of(goal) == split
-    ]
-    return sample_of(games, limit)
+    goals, digest = make_goals(read_products(root)), played_digest(root)
+    games: dict[str, Game] = {}
+    for number, goal in enumerate(goals):
+        if split_of(goal) == split:
+            game = make_game(goal, f"webshop/{PUBLISHED}/{number:05d}", split, PUBLISHED, digest=digest)
+            games.setdefault(game.payload, game)
+    return sample_of(list(games.values()), limit)
 
 
 def split_of(goal: Goal) -> str:
@@ -83,10 +92,16 @@ def split_of(goal: Goal) -> str:
 
 
 def make_game(
-    goal: Goal, game_id: str, split: str, catalogue_name: str, prices: dict[str, float] | None = None
+    goal: Goal,
+    game_id: str,
+    split: str,
+    catalogue_name: str,
+    prices: dict[str, float] | None = None,
+    digest: str = "",
 ) -> Game:
-    """A game of ``goal``; ``prices`` as :class:`Task` has them."""
+    """A game of ``goal``; ``prices`` as :class:`Task` has them, ``digest`` that of published products."""
     payload = {"catalogue": catalogue_name, "goal": asdict(goal)} | ({"prices": prices} if prices else {})
+    payload |= {"products": digest} if digest else {}
     wanted = len(goal.attributes) + len(goal.options) + (goal.price_upper != NO_LIMIT)
     attributes = {"catalogue": catalogue_name, "constraints": wanted, "product": goal.asin}
     kind = KINDS[min(len(goal.options), len(KINDS) - 1)]
@@ -96,7 +111,8 @@ def make_game(
 def read_task(game: Game) -> tuple[Task, Catalogue]:
     """What ``game`` asks for, and its catalogue.
 
-    Raises UnsupportedGame: a payload that is cut, or a goal of a product that is not in the catalogue.
+    Raises UnsupportedGame: a payload that is cut, published products that are others than those that the game was made
+    of, or a goal of a product that is not in the catalogue.
     """
     try:
         said = json.loads(game.payload)
@@ -108,11 +124,17 @@ def read_task(game: Game) -> tuple[Task, Catalogue]:
             ),
             said.get("prices", {}),
         )
+        digest = said.get("products")
     except (ValueError, KeyError, TypeError) as error:
         raise UnsupportedGame(
             f"webshop: game {game.id}: payload is cut or lacks {error}; make the games anew"
         ) from error
     shop = catalogue(task.catalogue)
+    if digest not in (None, shop.digest):
+        raise UnsupportedGame(
+            f"webshop: game {game.id}: it was made of other products than those at {published_root()}; "
+            f"set {ROOT} to the pack that it was made of"
+        )
     if task.goal.asin not in shop.number:
         raise UnsupportedGame(
             f"webshop: game {game.id}: product {task.goal.asin} is not in catalogue {task.catalogue}; "
