@@ -45,7 +45,7 @@ def main(prog: str = "python -m tasks.check_world") -> None:
     faults += [*spec_faults(spec), *game_faults(spec, games)]
     report = check_world(spec, games["train"], name=asked.world, seed=_SEED)
     notes += missing(spec)
-    print(*_lines(report, faults, notes), sep="\n")
+    print(*_lines(spec, report, faults, notes), sep="\n")
     if asked.json:
         print(json.dumps(_figures(report, faults, notes)))
     sys.exit(1 if report.faults or faults else 0)
@@ -77,7 +77,7 @@ def _published_root(spec: WorldSpec, reason: DataError | None) -> Path:
     return Path(named) if named else shared
 
 
-def _lines(report: Report, faults: Sequence[str], notes: Sequence[str]) -> list[str]:
+def _lines(spec: WorldSpec, report: Report, faults: Sequence[str], notes: Sequence[str]) -> list[str]:
     head = f"{report.world}: {report.games} games, {report.steps} steps"
     lines = [head, *_verdict("games", "as the spec says", faults)]
     for check, right in CHECKS.items():
@@ -90,7 +90,8 @@ def _lines(report: Report, faults: Sequence[str], notes: Sequence[str]) -> list[
         lines.append(f"  the expert wins {report.expert_success:.0%} of {report.games} games{mean}")
     if report.steps_per_s is not None:
         clone = "" if report.clone_us is None else f", {report.clone_us:.1f} µs a clone"
-        lines.append(f"  {report.steps_per_s:,.0f} steps a second{clone}, {report.episode_kb:.1f} KB an episode")
+        speed = f"{report.steps_per_s:,.0f} steps a second" + " by the clock, in one session" * spec.remote
+        lines.append(f"  {speed}{clone}, {report.episode_kb:.1f} KB an episode")
     return [*lines, *(f"  missing: {line}" for line in notes)]
 
 

@@ -6,7 +6,7 @@ What was first seen in an episode is a :class:`Walk`; all later plays are compar
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -30,6 +30,8 @@ class Walk:
     seen: list[Observation] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
+    replayed: bool = False
+    """Whether its world is copied by replay."""
 
 
 class Faults:
@@ -63,6 +65,7 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
     walk = Walk(game)
     with faults.raised("plays", f"{game.id}: reset"):
         world = spec.make()
+        walk.replayed = isinstance(world, Replayed)
         first = world.reset(game)
         if _is_observation(first, f"{game.id}, after reset", faults):
             walk.keys.append(world.state_key())
@@ -92,7 +95,6 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
         walk.seen.append(after)
         walk.keys.append(key)
         _look(walk, faults)
-        _accepted(walk, isinstance(world, Replayed), faults)
     return walk
 
 
@@ -145,15 +147,25 @@ def _look(walk: Walk, faults: Faults) -> None:
     faults.expect(isinstance(key, str), "keys_sound", f"{where}: state_key is {key!r}, not a string")
 
 
-def _accepted(walk: Walk, replayed: bool, faults: Faults) -> None:
-    """Whether the last command did what its being listed, or not, says."""
-    before, after, command = walk.seen[-2], walk.seen[-1], walk.commands[-1]
-    where = f"{walk.game.id}, step {len(walk.commands)}: {command!r}"
+def commands_do(spec: WorldSpec, walks: Sequence[Walk], faults: Faults) -> None:
+    """Whether the commands did what their being listed, or not, says."""
+    longest = max((len(walk.commands) for walk in walks), default=0)
+    for walk in walks:
+        for t, command in enumerate(walk.commands, start=1):
+            # a server ends an episode at a number of turns of its own, whatever is done in the last one
+            _does(walk, t, command, spec.remote and t == longest, faults)
+
+
+def _does(walk: Walk, t: int, command: str, cut_off: bool, faults: Faults) -> None:
+    before, after = walk.seen[t - 1], walk.seen[t]
+    where = f"{walk.game.id}, step {t}: {command!r}"
     if not admits(before.admissible, command):
+        if cut_off:
+            before = before._replace(done=after.done)
         same = before[1:] == after[1:]
         faults.expect(same, "refuses", f"{where} is not admissible and changes commands, reward or done")
         # a replayed world counts its actions: its keys are finer than its states, and say so
-        kept = replayed or walk.keys[-1] == walk.keys[-2]
+        kept = walk.replayed or walk.keys[t] == walk.keys[t - 1]
         faults.expect(kept, "keys_sound", f"{where} changes nothing, and the key is another")
     elif command in before.admissible:
         refused = after.text.startswith("Nothing happens")

@@ -16,7 +16,7 @@ from agentprm_core.worlds.base import NothingLeft, WorldSpec
 from agentprm_core.worlds.check_costs import clone_microseconds, episode_kilobytes, steps_per_second
 from agentprm_core.worlds.check_elsewhere import walk_elsewhere
 from agentprm_core.worlds.check_keys import keys_agree
-from agentprm_core.worlds.check_walks import NONSENSE, Faults, clones, plays_again, walk_game
+from agentprm_core.worlds.check_walks import NONSENSE, Faults, clones, commands_do, plays_again, walk_game
 
 CHECKS = {
     "plays": "reset and step raise nothing",
@@ -61,6 +61,7 @@ def check_world(spec: WorldSpec, games: Sequence[Game], *, name: str | None = No
         raise ValueError("check_world needs a game to play")
     faults, unchecked = Faults(), {}
     walks = [walk_game(spec, game, random.Random(f"{seed}/{i}"), i % 2 == 1, faults) for i, game in enumerate(games)]
+    commands_do(spec, walks, faults)
     walks = [walk for walk in walks if walk.commands]
     if not walks:
         unchecked |= dict.fromkeys(("deterministic", "clones_independent", "keys_sound"), "no game could be played")
@@ -82,7 +83,7 @@ def check_world(spec: WorldSpec, games: Sequence[Game], *, name: str | None = No
     costs: dict[str, float] = {}
     if played:
         with faults.raised("plays", "played many times, it"):
-            costs["steps_per_s"] = steps_per_second(spec.make, played)
+            costs["steps_per_s"] = steps_per_second(spec.make, played, remote=spec.remote)
             if cloned:
                 costs["clone_us"] = clone_microseconds(spec.make, played)
             costs["episode_kb"] = episode_kilobytes(spec.make, played)

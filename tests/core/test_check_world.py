@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -294,6 +295,44 @@ def test_a_command_that_is_not_listed_and_works() -> None:
     assert "is not admissible and changes commands, reward or done" in report.faults.get(
         "refuses", ""
     ) or "changes nothing, and the key is another" in report.faults.get("keys_sound", "")
+
+
+class CutOff(Stairs):
+    """Ends every episode at its sixth turn, as a server with a limit does."""
+
+    def reset(self, game: Game) -> Observation:
+        self.turns = 0
+        return super().reset(game)
+
+    def step(self, command: str) -> Observation:
+        self.turns += 1
+        seen = super().step(command)
+        return seen._replace(done=seen.done or self.turns == 6)
+
+
+class EndsAtNonsense(CutOff):
+    def step(self, command: str) -> Observation:
+        seen = super().step(command)
+        return seen._replace(done=seen.done or command not in LISTED)
+
+
+@pytest.mark.parametrize(
+    ("engine", "remote", "bad"), [(CutOff, True, False), (CutOff, False, True), (EndsAtNonsense, True, True)]
+)
+def test_a_servers_limit_of_turns_is_no_fault_of_its_world(engine: type, remote: bool, bad: bool) -> None:
+    spec = replace(SPEC, make=lambda: Replayed(engine), clones=False, remote=remote)
+    report = check_world(spec, generate(40, 0, "train"))
+    assert failed(report) == ({"refuses"} if bad else set())
+
+
+def test_the_speed_of_a_served_world_is_by_the_clock() -> None:
+    class Waits(Stairs):
+        def step(self, command: str) -> Observation:
+            time.sleep(0.002)
+            return super().step(command)
+
+    assert check_costs.steps_per_second(Waits, [(GAMES[0], ["up"] * 3)], remote=True) < 500
+    assert check_costs.steps_per_second(Waits, [(GAMES[0], ["up"] * 3)]) > 500
 
 
 def test_templates_and_free_text_are_filled() -> None:
