@@ -337,6 +337,10 @@ def _tasks(address: Address, split: str, count: int, seed: int) -> list[str]:
         with httpx.Client(base_url=url, timeout=address.seconds) as http:
             (served, *_) = http.get("/list_environments").raise_for_status().json()
             found = http.post(f"/{served}/num_tasks", json={"split": split}).raise_for_status().json()["num_tasks"]
+    except (httpx.NetworkError, httpx.TimeoutException) as error:
+        raise DataError(
+            f"games: no OpenEnv server answers at {url} ({error}): start it again, or give the address of another"
+        ) from error
     except (httpx.HTTPError, KeyError, ValueError) as error:
         raise DataError(
             f"games: {url} does not say how many tasks of {split!r} it has ({error}); of a server without tasks say "

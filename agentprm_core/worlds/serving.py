@@ -14,6 +14,19 @@ from agentprm_core.types import Game
 from agentprm_core.worlds.base import WorldSpec
 
 
+def served_game(games: Mapping[str, Sequence[Game]], split: str, seed: int, index: int | None) -> Game:
+    """The game with this number, or without one the game of a seed. Raises IndexError, which ``openenv`` tells the
+    client, for a split or a number that there is not."""
+    found = games.get(split)
+    if not found:
+        raise IndexError(f"no split {split!r}: there are {', '.join(name for name in games if games[name])}")
+    if index is None:
+        return found[seed % len(found)]
+    if not 0 <= index < len(found):
+        raise IndexError(f"{split} has {len(found)} games, numbered from 0, not {index}")
+    return found[index]
+
+
 def openenv_app(spec: WorldSpec, games: Mapping[str, Sequence[Game]], *, max_turns: int, sessions: int) -> Any:
     """The FastAPI application. ``games``: by split. ``max_turns``: an episode ends there; 0 for never. ``sessions``:
     the most episodes at once. Raises ModuleNotFoundError without ``openenv``."""
@@ -40,8 +53,7 @@ def openenv_app(spec: WorldSpec, games: Mapping[str, Sequence[Game]], *, max_tur
         def reset(
             self, seed: int | None = None, episode_id: str | None = None, split: str = "train", index: int | None = None
         ) -> Seen:
-            found = games[split]
-            game = found[(seed or 0) % len(found) if index is None else index]
+            game = served_game(games, split, seed or 0, index)
             self._steps, self._earned, self._success = 0, 0.0, spec.of(game).success
             self._most = spec.turns(game, max_turns) if max_turns else 0
             self._state = State(episode_id=episode_id or game.id, step_count=0)
@@ -69,7 +81,7 @@ def openenv_app(spec: WorldSpec, games: Mapping[str, Sequence[Game]], *, max_tur
             return len(games.get(split, ()))
 
         def get_task(self, split: str, index: int) -> dict:
-            game = games[split][index]
+            game = served_game(games, split, 0, index)
             return {"id": game.id, "kind": game.kind, "goal": game.goal}
 
         def list_tasks(self, split: str) -> list[dict]:

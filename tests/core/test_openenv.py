@@ -19,6 +19,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.openenv import Address, OpenEnvEngine, answer, openenv_world
+from agentprm_core.worlds.serving import served_game
 from tests.core.test_mixture import AtRandom
 from tests.openenv_double import Double, serving
 
@@ -88,8 +89,27 @@ def test_no_server_is_said_with_its_address():
         DataError, match=f"no OpenEnv server answers \\({url}.*start it, or give the address of another"
     ):
         openenv_world("served", [url]).make().reset(tasks(1)[0])
-    with pytest.raises(DataError, match=f"{url} does not say how many tasks of 'train' it has"):
+    with pytest.raises(DataError, match=f"no OpenEnv server answers at {url} .*start it again, or give the address"):
         openenv_world("served", [url]).generate(1, 1, "train")
+
+
+def test_a_server_without_tasks_is_said():
+    """It answers, and not to that question."""
+    said = "does not say how many tasks of 'train' it has .*splits={}"
+    with serving(Double(ARITHMETIC)) as url, pytest.raises(DataError, match=f"{url} {said}"):
+        openenv_world("served", [url]).generate(1, 1, "train")
+
+
+def test_a_game_or_a_split_that_is_not_served_is_said():
+    games = {"train": ARITHMETIC.generate(4, 1, "train"), "seen": []}
+    assert served_game(games, "train", 0, 3) == games["train"][3]
+    assert served_game(games, "train", 6, None) == games["train"][2]
+    for index in (4, -1):
+        with pytest.raises(IndexError, match=f"^train has 4 games, numbered from 0, not {index}$"):
+            served_game(games, "train", 0, index)
+    for split in ("seen", "nope"):
+        with pytest.raises(IndexError, match=f"^no split '{split}': there are train$"):
+            served_game(games, split, 0, 0)
 
 
 def test_the_only_server_going_away_ends_with_a_line(as_world):
