@@ -265,7 +265,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise DataError("Ray is not installed here: pip install 'agentprm[ray]'") from error
+        raise DataError("Ray is not installed here: pip install 'ray>=2.60,<3'") from error
     return ray
 
 

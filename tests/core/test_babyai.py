@@ -20,7 +20,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import UnsupportedGame, make_world, world_spec
 from agentprm_core.worlds.demonstrations import demonstrate
 
-pytest.importorskip("minigrid", reason="BabyAI's engine is not installed: pip install 'agentprm[babyai]'")
+pytest.importorskip("minigrid", reason="BabyAI's engine is not installed: pip install minigrid==3.2.0 gymnasium==1.4.0")
 
 from agentprm_core.worlds.babyai import games, levels
 from agentprm_core.worlds.babyai.dialogues import check
@@ -248,9 +248,8 @@ def test_the_spec_is_known_without_importing_minigrid():
 def test_without_minigrid_the_extra_to_install_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "minigrid", None)
     levels._packages.cache_clear()
-    with pytest.raises(
-        DataError, match=r"babyai needs minigrid.*, which is not installed: pip install 'agentprm\[babyai\]'"
-    ):
+    said = r"babyai needs minigrid.*, which is not installed here: pip install minigrid==3.2.0 gymnasium==1.4.0$"
+    with pytest.raises(DataError, match=said):
         levels.make_environment(1, 0)
     levels._packages.cache_clear()
 

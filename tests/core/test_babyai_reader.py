@@ -10,7 +10,7 @@ from agentprm_core.worlds import make_world, world_spec
 from agentprm_core.worlds.base import NothingLeft, Observation
 from agentprm_core.worlds.demonstrations import demonstrate
 
-pytest.importorskip("minigrid", reason="BabyAI's engine is not installed: pip install 'agentprm[babyai]'")
+pytest.importorskip("minigrid", reason="BabyAI's engine is not installed: pip install minigrid==3.2.0 gymnasium==1.4.0")
 
 from agentprm_core.worlds.babyai.expert import Expert
 from agentprm_core.worlds.babyai.levels import make_level

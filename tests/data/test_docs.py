@@ -104,6 +104,21 @@ def test_pages_name_the_commands_that_people_learn():
             assert not modules & {*told}, page
 
 
+def test_what_is_to_be_installed_is_what_the_project_needs_and_never_the_project_itself():
+    """It is on no registry: its name there would be somebody else's."""
+    needed = (ROOT / "pyproject.toml").read_text()
+    code = [
+        path
+        for room in ("agentprm_core", "tasks", "flows", "benchmarks", "tests")
+        for path in (ROOT / room).glob("**/*.py")
+    ]
+    for path in [*PAGES, *code]:
+        for said in re.findall(r"pip install ([^`\"\n]+)", path.read_text()):
+            assert not re.search(r"(?<![\w-])agentprm\b", said), f"{path.relative_to(ROOT)}: {said}"
+            for pinned in set(re.findall(r"[\w-]+==[\d.]+\d", said)) - {"openenv==0.10.0"}:
+                assert f'"{pinned}"' in needed, f"{path.relative_to(ROOT)}: {pinned}"
+
+
 def test_no_line_is_longer_than_a_screen():
     long = [
         (page.name, n) for page in PAGES for n, line in enumerate(page.read_text().splitlines(), 1) if len(line) > 240

@@ -126,7 +126,7 @@ def test_nobody_at_the_address_is_one_line_within_seconds(notes, tmp_path):
 
 def test_without_the_package_is_one_line(monkeypatch, tmp_path, notes):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(DataError, match=r"^Ray is not installed here: pip install 'agentprm\[ray\]'$"):
+    with pytest.raises(DataError, match=r"^Ray is not installed here: pip install 'ray>=2.60,<3'$"):
         numbers(Cluster(None, threads=1), tmp_path / "kept", 1)
 
 

@@ -78,6 +78,7 @@ class Level:
         return self.mission_text.replace("then", "and").replace("after you", "and")
 
 
+_INSTALL = "pip install minigrid==3.2.0 gymnasium==1.4.0"
 _AGENT_TRIES = 20_000
 """Places drawn in a row for the agent. A room has at most a few hundred: cells, and four directions in each."""
 
@@ -89,7 +90,7 @@ def _packages():
         import minigrid
         from minigrid.envs.babyai.core import roomgrid_level
     except ModuleNotFoundError as error:
-        raise DataError(f"babyai needs {error.name}, which is not installed: pip install 'agentprm[babyai]'") from error
+        raise DataError(f"babyai needs {error.name}, which is not installed here: {_INSTALL}") from error
     # it tells the standard output of every maze that it draws again
     roomgrid_level.print = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]: hides the built-in one
     return gymnasium, minigrid
@@ -111,9 +112,7 @@ def make_environment(number: int, seed: int):
     try:
         environment = gymnasium.make(f"BabyAI-{_MADE_AS.get(name, name)}-v0", disable_env_checker=True).unwrapped
     except gymnasium.error.UnregisteredEnv as error:
-        raise DataError(
-            f"minigrid {minigrid.__version__} has no level {name}: pip install 'agentprm[babyai]'"
-        ) from error
+        raise DataError(f"minigrid {minigrid.__version__} has no level {name}: {_INSTALL}") from error
     environment.place_obj = _Placing(environment.place_obj)
     seen, _ = environment.reset(seed=seed)
     return environment, seen["image"]
