@@ -11,6 +11,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import GOAL_WORDS, OneOf, WorldSpec
 from agentprm_core.worlds.check_elsewhere import games_elsewhere
+from agentprm_core.worlds.check_walks import Faults
 
 SPLITS = ("train", "seen", "unseen")
 
@@ -80,31 +81,35 @@ def _measured_elsewhere(spec: WorldSpec) -> str:
 
 
 def game_faults(spec: WorldSpec, games: Mapping[str, Sequence[Game]]) -> Iterator[str]:
-    """What is wrong with these games, by split."""
+    """What is wrong with these games, by split: of each fault the first game and how many there are."""
+    faults = Faults()
     for split, found in games.items():
         ids = [game.id for game in found]
         if ids != sorted(set(ids)):
             yield f"games of {split} are not sorted by id, each once"
         for game in found:
-            yield from (f"{game.id}: {line}" for line in _game_faults(spec, game))
+            for what, line in _game_faults(spec, game):
+                faults.add(what, f"{game.id}: {line}")
+    yield from faults.said().values()
     for one, other in combinations(games, 2):
         shared = {game.payload for game in games[one]} & {game.payload for game in games[other]}
         if shared:
             yield f"{one} and {other} share {len(shared)} games (the payload {min(shared)!r:.60})"
 
 
-def _game_faults(spec: WorldSpec, game: Game) -> Iterator[str]:
+def _game_faults(spec: WorldSpec, game: Game) -> Iterator[tuple[str, str]]:
+    """(what is wrong, how)."""
     if spec.members and game.world not in spec.members:
-        yield f"its world is {game.world!r}, the spec's worlds are {', '.join(spec.members)}"
+        yield "world", f"its world is {game.world!r}, the spec's worlds are {', '.join(spec.members)}"
     elif not spec.members and game.world != spec.texts:
-        yield f"its world is {game.world!r}, the spec's name is {spec.texts!r}"
+        yield "world", f"its world is {game.world!r}, the spec's name is {spec.texts!r}"
     own = spec.of(game)
     if game.kind not in own.kinds:
-        yield f"its kind {game.kind!r} is not one of the spec's: {', '.join(own.kinds)}"
+        yield "kind", f"its kind {game.kind!r} is not one of the spec's: {', '.join(own.kinds)}"
     if (reason := _unwritable(game)) is not None:
-        yield f"its attributes cannot be written as JSON: {reason}"
+        yield "JSON", f"its attributes cannot be written as JSON: {reason}"
     if len(game.goal.split()) < GOAL_WORDS:
-        yield f"its goal {game.goal!r} is not a sentence ({GOAL_WORDS} words or more)"
+        yield "goal", f"its goal {game.goal!r} is not a sentence ({GOAL_WORDS} words or more)"
     for name, expected in own.attributes.items():
         value = game.attributes.get(name)
         if isinstance(expected, OneOf):
@@ -112,7 +117,7 @@ def _game_faults(spec: WorldSpec, game: Game) -> Iterator[str]:
         else:
             right = isinstance(value, int | float) and expected.low <= value <= expected.high
         if not right:
-            yield f"its attribute {name} is {value!r}, and the spec expects {expected}"
+            yield f"attribute {name}", f"its attribute {name} is {value!r}, and the spec expects {expected}"
 
 
 def _unwritable(game: Game) -> str | None:

@@ -32,6 +32,14 @@ def test_splits_that_share_games_and_kinds_that_are_none() -> None:
     assert "train/0: its attribute height is None, and the spec expects Between(low=1, high=9" in said
 
 
+def test_a_fault_of_many_games_is_one_line() -> None:
+    games = [replace(game, kind="fall") for game in GAMES]
+    assert list(game_faults(SPEC, {"train": games[:3], "seen": [replace(games[3], goal="Climb!")]})) == [
+        "train/0: its kind 'fall' is not one of the spec's: climb (and 3 more)",
+        "train/3: its goal 'Climb!' is not a sentence (2 words or more)",
+    ]
+
+
 def test_a_goal_of_one_word() -> None:
     short, shorter = (replace(GAMES[0], goal=goal) for goal in ("Craft clock.", "Climb!"))
     assert not list(game_faults(SPEC, {"train": [short]}))
