@@ -3,82 +3,56 @@
     python -m tasks.check_world alfworld
     python -m tasks.check_world my_package.my_module:SPEC --games 50 --json
 
-Games are generated, or where the world has no generator those of ``--root``, of the environment variable ``NAME_DATA``,
-or of ../shared/data/later/NAME.tar.xz. Exits with 1 where something is wrong. ``--json``: the last line is one object.
+Games are generated. With ``--root`` they are the published ones there. A world without a generator has those of
+``--root``, of the environment variable ``NAME_DATA``, or of ../shared/data/later/NAME.tar.xz. Exits with 1 where
+something is wrong. ``--json``: the last line is one object.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import random
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentprm_core.arguments import OneLineParser, called, count
-from agentprm_core.errors import EXPECTED, DataError
-from agentprm_core.types import Game
+from agentprm_core.errors import EXPECTED
 from agentprm_core.worlds import WorldSpec, world_spec
-from agentprm_core.worlds.check_spec import game_faults, generated, missing, spec_faults
+from agentprm_core.worlds.check_games import games_to_check
+from agentprm_core.worlds.check_spec import game_faults, missing, spec_faults
 from agentprm_core.worlds.checking import CHECKS, Report, check_world
 
 _SEED = 1
 _LAST = ("deterministic", "clones_independent", "keys_sound")
 """Of the JSON object, before the times."""
-_SHARED = Path("../shared/data/later")
 
 
 def main(prog: str = "python -m tasks.check_world") -> None:
     parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("world", help="a name, or package.module:SPEC")
     parser.add_argument("--games", type=count, default=20, help="how many are played (default 20)")
-    parser.add_argument("--root", type=Path, help="the published games of a world that has no generator")
+    parser.add_argument("--root", type=Path, help="published games in place of generated ones: a folder or archive")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     asked = parser.parse_args()
     try:
         spec = world_spec(asked.world)
-        games, faults, notes = _games(spec, asked)
+        found = games_to_check(spec, asked.root, asked.games, _SEED, asked.world)
     except EXPECTED as error:
         sys.exit(f"{called(prog)}: {error}")
-    faults += [*spec_faults(spec), *game_faults(spec, games)]
-    report = check_world(spec, games["train"], name=asked.world, seed=_SEED)
-    notes += missing(spec)
-    print(*_lines(spec, report, faults, notes), sep="\n")
+    faults = [*found.faults, *spec_faults(spec), *game_faults(spec, found.by_split)]
+    report = check_world(spec, found.by_split["train"], name=asked.world, seed=_SEED)
+    lacking = [*found.lacking, *missing(spec)]
+    print(*_lines(spec, found.root, report, faults, lacking), sep="\n")
     if asked.json:
-        print(json.dumps(_figures(report, faults, notes)))
+        print(json.dumps(_figures(report, faults, lacking)))
     sys.exit(1 if report.faults or faults else 0)
 
 
-def _games(spec: WorldSpec, asked: argparse.Namespace) -> tuple[dict[str, list[Game]], list[str], list[str]]:
-    """Games by split, what is wrong with them, and what is missing."""
-    count, root, reason = asked.games, asked.root, None
-    if root is None:
-        try:
-            return *generated(spec, count, _SEED, asked.world), []
-        except DataError as error:
-            reason = error
-    if spec.load is None:
-        raise reason or DataError(f"--root: {spec.name} has no published games")
-    root = root or _published_root(spec, reason)
-    splits, notes = spec.published_splits.items(), [f"no generator: games are those of {root}"]
-    return {split: _drawn(spec.load(root, theirs, None), count) for split, theirs in splits}, [], notes
-
-
-def _drawn(games: Sequence[Game], count: int) -> list[Game]:
-    return sorted(random.Random(_SEED).sample(games, min(count, len(games))), key=lambda game: game.id)
-
-
-def _published_root(spec: WorldSpec, reason: DataError | None) -> Path:
-    named, shared = os.environ.get(f"{spec.name.upper()}_DATA"), _SHARED / f"{spec.name}.tar.xz"
-    if named is None and not shared.exists():
-        raise DataError(f"{reason}, or give --root")
-    return Path(named) if named else shared
-
-
-def _lines(spec: WorldSpec, report: Report, faults: Sequence[str], notes: Sequence[str]) -> list[str]:
-    head = f"{report.world}: {report.games} games, {report.steps} steps"
+def _lines(
+    spec: WorldSpec, root: Path | None, report: Report, faults: Sequence[str], lacking: Sequence[str]
+) -> list[str]:
+    head = f"{report.world}: {report.games} games{f' of {root}' if root else ''}, {report.steps} steps"
     lines = [head, *_verdict("games", "as the spec says", faults)]
     for check, right in CHECKS.items():
         if report.holds(check) is None:
@@ -92,21 +66,22 @@ def _lines(spec: WorldSpec, report: Report, faults: Sequence[str], notes: Sequen
         clone = "" if report.clone_us is None else f", {report.clone_us:.1f} µs a clone"
         speed = f"{report.steps_per_s:,.0f} steps a second" + " by the clock, in one session" * spec.remote
         lines.append(f"  {speed}{clone}, {report.episode_kb:.1f} KB an episode")
-    return [*lines, *(f"  missing: {line}" for line in notes)]
+    return [*lines, *(f"  note: {line}" for line in report.notes), *(f"  missing: {line}" for line in lacking)]
 
 
 def _verdict(check: str, right: str, faults: Sequence[str]) -> list[str]:
     return [f"  BAD  {check}: {line}" for line in faults] or [f"  ok   {check}: {right}"]
 
 
-def _figures(report: Report, faults: Sequence[str], notes: Sequence[str]) -> Mapping[str, object]:
+def _figures(report: Report, faults: Sequence[str], lacking: Sequence[str]) -> Mapping[str, object]:
     return {
         "world": report.world,
         "games": report.games,
         "steps": report.steps,
         **{check: report.holds(check) for check in CHECKS if check not in _LAST},
         "faults": [*faults, *report.faults.values()],
-        "missing": list(notes),
+        "notes": list(report.notes),
+        "missing": list(lacking),
         "expert_success": report.expert_success,
         "expert_actions": report.expert_actions,
         **{check: report.holds(check) for check in _LAST},

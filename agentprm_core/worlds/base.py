@@ -30,6 +30,10 @@ class UnsupportedGame(DataError):
     """A game that cannot be played here: truncated, in another dialect, outside the domain. Says which and why."""
 
 
+class NoGenerator(DataError):
+    """A world that generates no games: those that are published are all that it has."""
+
+
 class Observation(NamedTuple):  # made at every turn, in half of a frozen dataclass's time
     """What the world says after ``reset`` or ``step``."""
 
@@ -39,7 +43,7 @@ class Observation(NamedTuple):  # made at every turn, in half of a frozen datacl
     """The commands that mean something in this state, sorted, each once. One with :data:`OPEN` in it is a template.
     Empty where any text is an action."""
     reward: float = 0.0
-    """What the episode has earned so far, in [0, 1]."""
+    """What the episode has earned so far, in [0, 1]: the total, not what the step earned."""
     done: bool = False
     """Whether the episode is over, with success or without. Stepping further is the caller's mistake."""
 
@@ -137,7 +141,8 @@ class WorldSpec:
     make: Callable[[], World]
     """A fresh world, to be reset."""
     generate: Callable[[int, int, str], list[Game]]
-    """(count, seed, split) → that many games without a download, sorted by id; splits share no game."""
+    """(count, seed, split) → that many games without a download, sorted by id; splits share no game. Raises
+    :class:`NoGenerator` in a world that has only published ones."""
     kinds: tuple[str, ...]
     """What ``Game.kind`` may be: tables break success down by it."""
     instruction: str

@@ -132,10 +132,10 @@ def _unwritable(game: Game) -> str | None:
 def missing(spec: WorldSpec) -> Iterator[str]:
     """What the spec leaves out, and what follows."""
     if not spec.clones:
-        yield (
-            "no clones: no beam search (evaluate.decoding, method.search); "
-            "agentprm_core.worlds.replay.Replayed copies a deterministic world by replaying it"
-        )
+        why = "agentprm_core.worlds.replay.Replayed copies a deterministic world by replaying it"
+        if spec.remote:
+            why = "a session of a server cannot be copied. Best-of-N by turn needs no clones"
+        yield f"no clones: no beam search (evaluate.decoding, method.search); {why}"
     if spec.expert is None:
         yield "no expert: nobody demonstrates, so no policy starts from scratch; set model.source to a language model"
     if spec.load is None:

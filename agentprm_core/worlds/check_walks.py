@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import OPEN, Expert, NothingLeft, Observation, World, WorldSpec, admits
@@ -170,6 +171,17 @@ def _does(walk: Walk, t: int, command: str, cut_off: bool, faults: Faults) -> No
     elif command in before.admissible:
         refused = after.text.startswith("Nothing happens")
         faults.expect(not refused, "accepts", f"{where} is listed as admissible, and {after.text!r:.80} is the reply")
+
+
+def rewards_fall(walks: Sequence[Walk], notes: Faults) -> None:
+    """Where an episode has earned less than before: a world may take back what it paid, and may mean a step's own."""
+    for walk in walks:
+        for t, (before, after) in enumerate(pairwise(walk.seen), start=1):
+            numbers = isinstance(before.reward, float | int) and isinstance(after.reward, float | int)
+            if numbers and after.reward < before.reward:
+                what = f"the reward falls from {before.reward:.3g} to {after.reward:.3g}"
+                why = "It is what the episode has earned so far, not what the step earned"
+                notes.add("rewards", f"{walk.game.id}, step {t} ({walk.commands[t - 1]!r}): {what}. {why}")
 
 
 def plays_again(spec: WorldSpec, walk: Walk, faults: Faults) -> bool:

@@ -16,7 +16,7 @@ from agentprm_core.worlds.base import NothingLeft, WorldSpec
 from agentprm_core.worlds.check_costs import clone_microseconds, episode_kilobytes, steps_per_second
 from agentprm_core.worlds.check_elsewhere import walk_elsewhere
 from agentprm_core.worlds.check_keys import keys_agree
-from agentprm_core.worlds.check_walks import NONSENSE, Faults, clones, commands_do, plays_again, walk_game
+from agentprm_core.worlds.check_walks import NONSENSE, Faults, clones, commands_do, plays_again, rewards_fall, walk_game
 
 CHECKS = {
     "plays": "reset and step raise nothing",
@@ -49,6 +49,8 @@ class Report:
     steps_per_s: float | None
     clone_us: float | None
     episode_kb: float | None
+    notes: tuple[str, ...] = ()
+    """What may be meant, and may not."""
 
     def holds(self, check: str) -> bool | None:
         """Whether ``check`` found nothing; None where it was not made."""
@@ -62,6 +64,8 @@ def check_world(spec: WorldSpec, games: Sequence[Game], *, name: str | None = No
     faults, unchecked = Faults(), {}
     walks = [walk_game(spec, game, random.Random(f"{seed}/{i}"), i % 2 == 1, faults) for i, game in enumerate(games)]
     commands_do(spec, walks, faults)
+    notes = Faults()
+    rewards_fall(walks, notes)
     walks = [walk for walk in walks if walk.commands]
     if not walks:
         unchecked |= dict.fromkeys(("deterministic", "clones_independent", "keys_sound"), "no game could be played")
@@ -98,6 +102,7 @@ def check_world(spec: WorldSpec, games: Sequence[Game], *, name: str | None = No
         steps_per_s=costs.get("steps_per_s"),
         clone_us=costs.get("clone_us"),
         episode_kb=costs.get("episode_kb"),
+        notes=tuple(notes.said().values()),
     )
 
 

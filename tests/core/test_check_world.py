@@ -17,6 +17,7 @@ import pytest
 
 from agentprm_core.types import Game
 from agentprm_core.worlds import check_costs, world_spec
+from agentprm_core.worlds.alfworld.games import write_game
 from agentprm_core.worlds.base import NothingLeft, Observation, WorldSpec, admits
 from agentprm_core.worlds.check_spec import game_faults, generated, missing
 from agentprm_core.worlds.checking import CHECKS, Report, check_world
@@ -196,7 +197,13 @@ def test_a_world_that_says_it_has_no_clones_is_not_asked_for_one() -> None:
     report = check(ClonesRaise, clones=False)
     assert not report.faults
     assert report.holds("clones_independent") is None and report.clone_us is None
-    assert any(line.startswith("no clones: no beam search") for line in missing(replace(SPEC, clones=False)))
+    (line,) = [line for line in missing(replace(SPEC, clones=False)) if line.startswith("no clones: no beam search")]
+    assert "Replayed copies a deterministic world" in line
+
+
+def test_a_served_world_is_not_told_to_be_replayed() -> None:
+    (line,) = [line for line in missing(replace(SPEC, clones=False, remote=True)) if line.startswith("no clones")]
+    assert line.endswith("a session of a server cannot be copied. Best-of-N by turn needs no clones")
 
 
 class Random(Stairs):
@@ -333,6 +340,26 @@ def test_the_speed_of_a_served_world_is_by_the_clock() -> None:
 
     assert check_costs.steps_per_second(Waits, [(GAMES[0], ["up"] * 3)], remote=True) < 500
     assert check_costs.steps_per_second(Waits, [(GAMES[0], ["up"] * 3)]) > 500
+
+
+def test_rewards_of_single_steps_are_noted() -> None:
+    class Stepwise(Stairs):
+        """Pays a step up 0.2 and any other nothing, as gymnasium does."""
+
+        def step(self, command: str) -> Observation:
+            seen = super().step(command)
+            return seen if seen.done else seen._replace(reward=0.2 * (command == "up"))
+
+    report = check_world(replace(SPEC, make=Stepwise), generate(40, 0, "train"))
+    (note,) = report.notes
+    assert "the reward falls from 0.2 to 0. It is what the episode has earned so far, not what the step earned" in note
+    assert note.startswith("train/") and "step " in note and " more)" in note
+    assert not check(Stairs).notes
+
+
+def test_a_reward_that_is_no_number() -> None:
+    report = check(_looks(reward=None))
+    assert "the reward None is not in [0, 1]" in report.faults["rewards"] and not report.notes
 
 
 def test_templates_and_free_text_are_filled() -> None:
@@ -504,4 +531,23 @@ def test_a_folder_of_published_games_that_is_not_there_is_one_line(tmp_path: Pat
 def test_a_world_without_generator_and_data_says_which_data(tmp_path: Path) -> None:
     ran = run("gsm8k", folder=tmp_path)
     assert ran.returncode == 1
-    assert ran.stderr.startswith("check_world: gsm8k has no generator") and "--root" in ran.stderr
+    assert ran.stderr == (
+        "check_world: gsm8k has no generator: give --root, the folder or archive of its published games\n"
+    )
+
+
+def test_published_games_of_a_world_with_a_generator_and_of_one_without(tmp_path: Path) -> None:
+    for split in ("train", "seen", "unseen"):
+        for game in world_spec("alfworld").generate(2, 1, split):
+            name = {"train": "", "seen": "valid_", "unseen": "valid_"}[split]
+            write_game(replace(game, id=f"{name}{game.id}"), tmp_path)
+    ran = run("alfworld", "--root", str(tmp_path), "--games", "2", folder=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.startswith(f"alfworld: 2 games of {tmp_path}, ") and "no generator" not in ran.stdout
+    for file, start in (("train", 0), ("test", 80)):
+        problems = [{"question": f"{n} cups, all red?", "answer": f"Yes.\n#### {n}"} for n in range(start, start + 80)]
+        (tmp_path / f"{file}.jsonl").write_text("\n".join(map(json.dumps, problems)))
+    ran = run("gsm8k", "--root", str(tmp_path), "--games", "2", folder=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.startswith(f"gsm8k: 2 games of {tmp_path}, ")
+    assert "  missing: no generator: games.published must say where the games are" in ran.stdout

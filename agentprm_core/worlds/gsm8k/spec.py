@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from agentprm_core.errors import DataError
 from agentprm_core.types import Game
-from agentprm_core.worlds.base import NothingLeft, Observation, OneOf, World, WorldSpec
+from agentprm_core.worlds.base import NoGenerator, NothingLeft, Observation, OneOf, World, WorldSpec
 from agentprm_core.worlds.gsm8k.answers import normalise
 from agentprm_core.worlds.gsm8k.games import MOST_STEPS, kind, load_games
 from agentprm_core.worlds.reasoning import MARK, Reasoning
@@ -17,7 +16,7 @@ def _make() -> World:
 
 
 def _generate(count: int, seed: int, split: str) -> list[Game]:
-    raise DataError(
+    raise NoGenerator(
         "gsm8k has no generator: set games.published to the folder or archive of "
         "GSM8K (GSM8K_DATA, or ../shared/data/later/gsm8k.tar.xz)"
     )

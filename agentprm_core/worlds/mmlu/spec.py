@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from agentprm_core.errors import DataError
 from agentprm_core.types import Game
-from agentprm_core.worlds.base import OneOf, World, WorldSpec
+from agentprm_core.worlds.base import NoGenerator, OneOf, World, WorldSpec
 from agentprm_core.worlds.mmlu.games import load_games, normalise
 from agentprm_core.worlds.mmlu.subjects import GROUP_OF, GROUPS
 from agentprm_core.worlds.reasoning import Reasoning
@@ -15,7 +14,7 @@ def _make() -> World:
 
 
 def _generate(count: int, seed: int, split: str) -> list[Game]:
-    raise DataError(
+    raise NoGenerator(
         "mmlu has no generator: set games.published to the folder or archive of "
         "MMLU (MMLU_DATA, or ../shared/data/later/mmlu.tar.xz)"
     )
