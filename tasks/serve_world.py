@@ -3,24 +3,29 @@
     python -m tasks.serve_world alfworld
     python -m tasks.serve_world my_package.my_module:SPEC --games 5000 --port 8010
 
-Games are generated: ``--games`` of ``train``, a tenth of that of ``seen`` and of ``unseen``. It needs ``openenv``, in
-an environment of its own: docs/your-own-world.md. It listens on this machine alone, unless ``--host`` says otherwise.
+Games are generated: ``--games`` of ``train``, a tenth of that of ``seen`` and of ``unseen``. With ``--root`` they are
+published ones, at most as many. It needs ``openenv``, in an environment of its own: docs/your-own-world.md. It listens
+on this machine alone, unless ``--host`` says otherwise.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from agentprm_core.arguments import OneLineParser, any_seed, at_least, called, count, port
-from agentprm_core.errors import EXPECTED
-from agentprm_core.worlds import world_spec
+from agentprm_core.errors import EXPECTED, DataError
+from agentprm_core.types import Game
+from agentprm_core.worlds import WorldSpec, to_install, world_spec
+from agentprm_core.worlds.base import NoGenerator
 
 
 def main(prog: str = "python -m tasks.serve_world") -> None:
     parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("world", help="a name, or package.module:SPEC")
     parser.add_argument("--games", type=at_least(10), default=1000, help="of train (default 1000)")
-    parser.add_argument("--seed", type=any_seed, default=1, help="that the games are drawn by (default 1)")
+    parser.add_argument("--root", type=Path, help="published games in place of generated ones: a folder or archive")
+    parser.add_argument("--seed", type=any_seed, default=1, help="that generated games are drawn by (default 1)")
     parser.add_argument("--max-turns", type=at_least(0), help="actions an episode (default: the world's; 0: no limit)")
     parser.add_argument("--sessions", type=count, default=64, help="the most episodes at once (default 64)")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: this machine alone)")
@@ -35,17 +40,33 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
 
     try:
         spec = world_spec(asked.world)
-        counts = {"train": asked.games, "seen": asked.games // 10, "unseen": asked.games // 10}
-        games = {split: spec.generate(count, asked.seed, split) for split, count in counts.items()}
+        games = served_games(spec, asked.root, asked.games, asked.seed)
     except EXPECTED as error:
         sys.exit(f"{called(prog)}: {error}")
     except ModuleNotFoundError as error:
-        needs = f"{asked.world} needs the package {error.name}: pip install {error.name}" if error.name else error
-        sys.exit(f"{called(prog)}: {needs}")
+        sys.exit(f"{called(prog)}: {asked.world}: {error}{to_install(error)}")
     most = spec.max_turns if asked.max_turns is None else asked.max_turns
     app = openenv_app(spec, games, max_turns=most, sessions=asked.sessions)
     print(f"{asked.world}: {', '.join(f'{len(of)} games of {split}' for split, of in games.items())}", flush=True)
     uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning")
+
+
+def served_games(spec: WorldSpec, root: Path | None, count: int, seed: int) -> dict[str, list[Game]]:
+    """Games by split: ``count`` of train, a tenth of that of the others; of published games at most as many.
+
+    Raises DataError for a world that has none of the kind, and whatever the world raises.
+    """
+    counts = {"train": count, "seen": count // 10, "unseen": count // 10}
+    if root is None:
+        try:
+            return {split: spec.generate(number, seed, split) for split, number in counts.items()}
+        except NoGenerator as error:
+            raise DataError(
+                f"{spec.name} has no generator: give --root, the folder or archive of its published games"
+            ) from error
+    if spec.load is None:
+        raise DataError(f"--root: {spec.name} has no published games")
+    return {ours: spec.load(root, theirs, counts[ours]) for ours, theirs in spec.published_splits.items()}
 
 
 if __name__ == "__main__":

@@ -27,6 +27,13 @@ _OURS = {
     "mmlu": "agentprm_core.worlds.mmlu.spec:MMLU",
     "all_worlds": "agentprm_core.worlds.all_worlds.spec:ALL_WORLDS",
 }
+_PACKAGES = {
+    "regex": "pip install regex",
+    "minigrid": "pip install minigrid==3.2.0 gymnasium==1.4.0",
+    "gymnasium": "pip install gymnasium==1.4.0",
+    "alfworld": "pip install alfworld==0.4.2",
+}
+"""Module that a world of ours imports → how to install it. A stranger's module may be of a package of another name."""
 
 
 def world_names() -> tuple[str, ...]:
@@ -53,6 +60,8 @@ def world_spec(name: str) -> WorldSpec:
     module, _, attribute = where.partition(":")
     try:
         found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise DataError(f"env.world: {name!r} cannot be imported: {error}{to_install(error)}") from error
     except (ImportError, AttributeError) as error:
         raise DataError(f"{name!r} cannot be imported: {error}") from error
     except Exception as error:  # a stranger's module may raise anything while it is read
@@ -60,6 +69,12 @@ def world_spec(name: str) -> WorldSpec:
     if not isinstance(found, WorldSpec):
         raise DataError(f"{name!r} is a {type(found).__name__}, not a WorldSpec")
     return found
+
+
+def to_install(error: ModuleNotFoundError) -> str:
+    """How to install a missing package that a world of ours needs, to be put behind the error; empty for any other."""
+    how = _PACKAGES.get(error.name or "")
+    return f": {how}" if how else ""
 
 
 def measured_in(name: str) -> str:
@@ -83,6 +98,7 @@ __all__ = [
     "WorldSpec",
     "make_world",
     "measured_in",
+    "to_install",
     "world_module",
     "world_names",
     "world_spec",

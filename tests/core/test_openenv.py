@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
+import re
 import socket
 import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -20,6 +23,7 @@ from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.openenv import Address, OpenEnvEngine, answer, openenv_world
 from agentprm_core.worlds.serving import served_game
+from tasks.serve_world import served_games
 from tests.core.test_mixture import AtRandom
 from tests.openenv_double import Double, serving
 
@@ -196,6 +200,44 @@ def test_what_cannot_be_a_world_is_refused():
     assert [len(spec.generate(5, 1, split)) for split in ("train", "seen", "unseen")] == [5, 5, 5]
     with pytest.raises(DataError, match="Best-of-N by turn needs no clones"):
         spec.make().clone()
+
+
+SERVE = """
+import sys, types
+from tasks.serve_world import main
+for name in ("openenv", "openenv.core", "openenv.core.env_server", "uvicorn"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["openenv.core.env_server"].create_app = None
+sys.modules.update(dict.fromkeys({missing!r}))
+sys.argv = ["serve_world", *{asked!r}]
+main()
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("asked", "missing", "said"),
+    [
+        (["gsm8k"], [], "gsm8k has no generator: give --root, the folder or archive of its published games"),
+        (["arithmetic", "--root", "."], [], "--root: arithmetic has no published games"),
+        (["webshop"], ["regex"], "env.world: 'webshop' cannot be imported: .*regex.*: pip install regex"),
+        (["all_worlds"], ["regex"], "env.world: 'all_worlds' cannot be imported: .*regex.*: pip install regex"),
+        (["babyai"], ["minigrid"], "env.world: babyai needs minigrid.*: pip install minigrid==3.2.0 gymnasium==1.4.0"),
+        (["strange:SPEC"], [], "env.world: 'strange:SPEC' cannot be imported: No module named 'strange'"),
+    ],
+)
+def test_a_world_that_cannot_be_served_says_what_to_install_or_give(asked, missing, said):
+    program = SERVE.format(asked=asked, missing=missing)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 1 and re.fullmatch(f"serve_world: {said}\n", ran.stderr), ran.stderr
+
+
+def test_published_games_are_served_in_our_splits(tmp_path):
+    for file in ("train", "test"):
+        problems = [{"question": f"{file}: {n} cups, all red?", "answer": f"Yes.\n#### {n}"} for n in range(90)]
+        (tmp_path / f"{file}.jsonl").write_text("\n".join(map(json.dumps, problems)))
+    games = served_games(world_spec("gsm8k"), tmp_path, 50, 1)
+    assert {split: len(found) for split, found in games.items()} == {"train": 50, "seen": 5, "unseen": 5}
 
 
 @pytest.mark.slow
