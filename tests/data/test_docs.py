@@ -119,6 +119,14 @@ def test_what_is_to_be_installed_is_what_the_project_needs_and_never_the_project
                 assert f'"{pinned}"' in needed, f"{path.relative_to(ROOT)}: {pinned}"
 
 
+def test_environments_that_pages_make_are_no_part_of_the_repository():
+    made = {folder for page in PAGES for folder in re.findall(r"-m venv (\S+)", page.read_text())}
+    assert ".openenv" in made
+    for ignores in (".gitignore", ".dvcignore"):
+        ignored = {line.rstrip("/") for line in (ROOT / ignores).read_text().splitlines()}
+        assert made <= ignored, ignores
+
+
 def test_no_line_is_longer_than_a_screen():
     long = [
         (page.name, n) for page in PAGES for n, line in enumerate(page.read_text().splitlines(), 1) if len(line) > 240
