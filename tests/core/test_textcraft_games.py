@@ -97,6 +97,21 @@ def test_a_recipe_that_makes_itself_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (_shapeless("egg", _item("egg")), "egg.json: makes egg from itself: take the file out of the pack"),
+        ({"recipe": 1}, "egg.json: no recipe as Minecraft"),
+        ({"type": "minecraft:smelting"}, "not one recipe for the crafting table"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_said_with_its_folder(tmp_path: Path, file: dict, said: str) -> None:
+    (tmp_path / "egg.json").write_text(json.dumps(file))
+    with pytest.raises(DataError) as raised:
+        load_book(tmp_path, "adapt")
+    assert str(raised.value).startswith(f"{tmp_path}: {said}")
+
+
+@pytest.mark.parametrize(
     "broken",
     [
         {"recipe": 1},

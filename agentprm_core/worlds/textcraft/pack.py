@@ -54,11 +54,11 @@ def load_book(pack: Path, variant: str) -> RecipeBook:
     files = _read_files(pack)
     first = [name for name in FIRST[variant] if name in files]
     order = first + sorted(files.keys() - set(first))
-    return make_book((name, _parsed(name, files[name], pack)) for name in order)
+    return make_book(((name, _parsed(name, files[name], pack)) for name in order), pack)
 
 
-def make_book(files: Iterable[tuple[str, dict]]) -> RecipeBook:
-    """The book of recipe files (name, content) in this order.
+def make_book(files: Iterable[tuple[str, dict]], pack: Path | None = None) -> RecipeBook:
+    """The book of recipe files (name, content) in this order. ``pack``: where they lie, for errors.
 
     Raises:
         DataError: a file of another shape, a recipe that makes itself; names the file.
@@ -68,16 +68,17 @@ def make_book(files: Iterable[tuple[str, dict]]) -> RecipeBook:
     tags: set[str] = set()
     tag_of: dict[str, str] = {}
     needs: dict[str, set[str]] = {}
+    where = "" if pack is None else f"{pack}: "
     for name, content in files:
         try:
             recipe = _recipe(content)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-            raise DataError(f"{name}: no recipe as Minecraft 1.16.5 writes them ({error!r}): {_HOW}") from error
+            raise DataError(f"{where}{name}: no recipe as Minecraft 1.16.5 writes them ({error!r}): {_HOW}") from error
         if recipe is None:
             continue
         parts = recipe.ingredients
         if any(recipe.output == each.name and not each.tag for each in parts):
-            raise DataError(f"{name}: makes {recipe.output} from itself: take the file out of the pack")
+            raise DataError(f"{where}{name}: makes {recipe.output} from itself: take the file out of the pack")
         items.add(recipe.output)
         items.update(each.name for each in parts if not each.tag)
         tags.update(each.name for each in parts if each.tag)
@@ -93,7 +94,7 @@ def make_book(files: Iterable[tuple[str, dict]]) -> RecipeBook:
         for each in parts:
             deeper |= {each.name, *needs.get(each.name, ())}
     if not kept:
-        raise DataError(f"TextCraft: not one recipe for the crafting table among the files: {_HOW}")
+        raise DataError(f"{where or 'TextCraft: '}not one recipe for the crafting table among the files: {_HOW}")
     return _with_plain_items(RecipeBook(tuple(kept), frozenset(items), frozenset(tags), tag_of))
 
 
