@@ -10,7 +10,6 @@ something is wrong. ``--json``: the last line is one object.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
