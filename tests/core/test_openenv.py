@@ -222,7 +222,7 @@ main()
         (["arithmetic", "--root", "."], [], "--root: arithmetic has no published games"),
         (["webshop"], ["regex"], "env.world: 'webshop' cannot be imported: .*regex.*: pip install regex"),
         (["all_worlds"], ["regex"], "env.world: 'all_worlds' cannot be imported: .*regex.*: pip install regex"),
-        (["babyai"], ["minigrid"], "env.world: babyai needs minigrid.*: pip install minigrid==3.2.0 gymnasium==1.4.0"),
+        (["babyai"], ["minigrid"], "babyai needs minigrid.*: pip install minigrid==3.2.0 gymnasium==1.4.0"),
         (["strange:SPEC"], [], "env.world: 'strange:SPEC' cannot be imported: No module named 'strange'"),
     ],
 )
