@@ -25,6 +25,9 @@ sh experiments/run webshop-few-8x8 no_memory webshop $one $shop $by -- evaluate@
 sh experiments/run webshop-half no_memory webshop $one demos.games=2000 sft.epochs=2.3 -- sft && for split in seen unseen; do
   python -m benchmarks.handover --policy data/checkpoints/policy/0 --games data/games/$split.parquet --split $split
 done
+sh experiments/run webshop-4000 no_memory webshop $one $shop demos.games=4000 sft.epochs=2.3 \
+  "evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,beam_8x8,beam_8x8_path,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]" \
+  -- evaluate@0
 sh experiments/run arithmetic-alone no_memory arithmetic $one sft.observation_weight=0.0 -- rollout@1
 for rate in 1.5e-4 5e-5; do # read data/metrics/stages/prm-1.json
   sh experiments/run "arithmetic-$rate" no_memory arithmetic $one "critic.learning_rate=$rate" -- prm@1
