@@ -61,7 +61,7 @@ def world_spec(name: str) -> WorldSpec:
     try:
         found = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise DataError(f"env.world: {name!r} cannot be imported: {error}{to_install(error)}") from error
+        raise DataError(f"{name!r} cannot be imported: {error}{to_install(error)}") from error
     except (ImportError, AttributeError) as error:
         raise DataError(f"{name!r} cannot be imported: {error}") from error
     except Exception as error:  # a stranger's module may raise anything while it is read

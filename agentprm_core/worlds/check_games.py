@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -43,12 +42,8 @@ def games_to_check(spec: WorldSpec, root: Path | None, count: int, seed: int, na
     if spec.load is None:
         raise DataError(f"--root: {spec.name} has no published games")
     splits = spec.published_splits.items()
-    games = {ours: _drawn(spec.load(root, theirs, None), count, seed) for ours, theirs in splits}
+    games = {ours: spec.load(root, theirs, count) for ours, theirs in splits}
     return Checked(games, [], root, tuple(_no_generator(spec, seed)))
-
-
-def _drawn(games: Sequence[Game], count: int, seed: int) -> list[Game]:
-    return sorted(random.Random(seed).sample(games, min(count, len(games))), key=lambda game: game.id)
 
 
 def _published_root(spec: WorldSpec) -> Path:

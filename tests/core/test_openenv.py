@@ -220,10 +220,10 @@ main()
     [
         (["gsm8k"], [], "gsm8k has no generator: give --root, the folder or archive of its published games"),
         (["arithmetic", "--root", "."], [], "--root: arithmetic has no published games"),
-        (["webshop"], ["regex"], "env.world: 'webshop' cannot be imported: .*regex.*: pip install regex"),
-        (["all_worlds"], ["regex"], "env.world: 'all_worlds' cannot be imported: .*regex.*: pip install regex"),
+        (["webshop"], ["regex"], "'webshop' cannot be imported: .*regex.*: pip install regex"),
+        (["all_worlds"], ["regex"], "'all_worlds' cannot be imported: .*regex.*: pip install regex"),
         (["babyai"], ["minigrid"], "babyai needs minigrid.*: pip install minigrid==3.2.0 gymnasium==1.4.0"),
-        (["strange:SPEC"], [], "env.world: 'strange:SPEC' cannot be imported: No module named 'strange'"),
+        (["strange:SPEC"], [], "'strange:SPEC' cannot be imported: No module named 'strange'"),
     ],
 )
 def test_a_world_that_cannot_be_served_says_what_to_install_or_give(asked, missing, said):

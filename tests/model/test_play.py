@@ -97,22 +97,14 @@ def test_a_policy_behind_a_server_is_played(agent, capsys, monkeypatch):
         )
 
 
+NOBODY = ("--server", "http://127.0.0.1:9/v1", "--model", "m", "--speech", "text", "--context", 512, "--world", "toy")
+"""A server that is not there."""
+
+
 def test_a_server_that_never_answered_is_all_that_is_said(agent, capsys, monkeypatch):
     """No heading stands before it."""
     monkeypatch.setattr("tasks.commands.play._endpoint", quick)
-    there = (
-        "--server",
-        "http://127.0.0.1:9/v1",
-        "--model",
-        "m",
-        "--speech",
-        "text",
-        "--context",
-        512,
-        "--world",
-        "toy",
-    )
-    line = refused(monkeypatch, *there)
+    line = refused(monkeypatch, *NOBODY)
     assert line.startswith("play: the server at http://127.0.0.1:9/v1 does not answer: start it again, then run the ")
     assert "\n" not in line and capsys.readouterr().out == ""
 
@@ -153,19 +145,7 @@ def test_only_ways_that_can_be_played_are_offered(agent, monkeypatch):
     assert "'foo' is not one of greedy, sample, best_of_N, best_of_N_by_SCORER, beam_NxM" in line
     assert "lookahead" not in line and "best_trajectory" not in line
     monkeypatch.setattr("tasks.commands.play._endpoint", quick)
-    there = (
-        "--server",
-        "http://127.0.0.1:9/v1",
-        "--model",
-        "m",
-        "--speech",
-        "text",
-        "--context",
-        512,
-        "--world",
-        "toy",
-    )
-    assert refused(monkeypatch, *there, "--way", "foo") == "play: --way: 'foo' is not one of greedy, sample"
+    assert refused(monkeypatch, *NOBODY, "--way", "foo") == "play: --way: 'foo' is not one of greedy, sample"
 
 
 def test_a_search_without_a_prm_is_refused(agent, monkeypatch):
