@@ -128,12 +128,29 @@ def test_sampled_episodes_depend_on_their_seed_alone(toy_engine):
             assert played(together, toy_engine) == one_by_one
 
 
+def stumbling(*plans):
+    """A fault that refuses the first requests: each takes the next of ``plans``, and its tries meet those statuses.
+
+    What counts is the request and not its number at the server, since requests come together and in any order.
+    """
+    waiting, met = list(plans), {}
+
+    def fault(_, body):
+        request = json.dumps(body, sort_keys=True)
+        if request not in met:
+            met[request] = list(waiting.pop(0)) if waiting else []
+        return met[request].pop(0) if met[request] else 200
+
+    return fault
+
+
 def test_a_server_that_stumbles_is_asked_again(toy_engine):
     with serving() as server, player(server) as there:
         calm = played(there, toy_engine, GAMES[:2])
-    faults = {1: 503, 2: None, 5: 429, 7: 500}
-    with serving(lambda number, body: faults.get(number, 200)) as server, player(server) as there:
+        asked = len(server.asked)
+    with serving(stumbling([503, None], [429], [500])) as server, player(server) as there:
         assert played(there, toy_engine, GAMES[:2]) == calm
+        assert len(server.asked) == asked + 4
 
 
 def test_a_dead_server_is_named_and_loses_no_finished_episode(toy_engine):
