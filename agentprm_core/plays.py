@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from agentprm_core.branches import BRANCHES, Point, play_branches, random_commands, undecided
 from agentprm_core.config import Count, CountOrNone, Positive, Range, Temperature
-from agentprm_core.credit.split import validation_games
 from agentprm_core.datasets import episodes_to_table, with_log_probs
 from agentprm_core.errors import DataError
 from agentprm_core.exploration import play_exploring
@@ -79,7 +78,7 @@ class Branch:
     random_states: CountOrNone
     """States of training games where a random command is tried once: what the policy never does."""
     validation_states: CountOrNone
-    """Undecided states of held-out games: the ranking is measured on them."""
+    """Undecided states of validation games, and as many of guard games: the ranking is measured on them."""
     continuations: Count
     """Plays from each action at an undecided state."""
     temperature: Temperature
@@ -132,20 +131,17 @@ def rollouts(
 def branches(
     plays: Plays,
     policy: Checkpoint,
-    episodes: Sequence[Episode],
+    training: Sequence[Episode],
+    validation: Sequence[Episode],
     games: Mapping[str, Game],
     *,
-    validation_share: float,
-    campaign_seed: int,
     scratch: Path,
     shards: Shards = HERE,
 ) -> pa.Table:
-    """Rows of BRANCHES at states of training and of validation games."""
+    """Rows of BRANCHES at states of ``training`` episodes, which teach the PRM, and of ``validation`` ones, which
+    measure it."""
     section, settings = plays.branch, plays.settings
-    ids = sorted(games)
-    held_out = dict(zip(ids, validation_games(ids, validation_share, campaign_seed)))
     drawer = settings.sampler(policy, section.temperature)
-    training, validation = ([e for e in episodes if held_out[e.game_id] == side] for side in (False, True))
     learnt = undecided(drawer, training, section.train_states, actions=ACTIONS, seed=plays.seed)
     measured = undecided(drawer, validation, section.validation_states, actions=ACTIONS, seed=plays.seed)
     branched = [point for point, _ in learnt]

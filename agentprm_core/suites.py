@@ -80,14 +80,15 @@ def games_suite(tables: Mapping[str, pa.Table], wanted: Mapping[str, int], spec:
 
 
 def _places(games: pl.DataFrame, attributes: Sequence[Mapping], spec: WorldSpec) -> list[Check]:
-    """That the places of ``unseen`` are new, in a world that keeps some for it. Published games have their own new
-    places, so what counts is which games there are, not which places the generator keeps."""
+    """That the places of ``unseen`` and of guard games are new, in a world that keeps some for them. Published games
+    have their own new places, so what counts is which games there are, not which places the generator keeps."""
     if spec.place is None or not spec.new_places:
         return []
     frame = games.with_columns(place=pl.Series([str(of.get(spec.place)) for of in attributes], dtype=pl.String))
-    new = frame.filter(part="unseen")["place"].unique()
-    known = frame.filter(pl.col("part") != "unseen").with_columns(leaks=pl.col("place").is_in(new.implode()))
-    why = f"no {spec.place} of unseen in train or seen: unseen is to measure new ones"
+    is_new = pl.col("part").is_in(["unseen", "guard"])
+    new = frame.filter(is_new)["place"].unique()
+    known = frame.filter(~is_new).with_columns(leaks=pl.col("place").is_in(new.implode()))
+    why = f"no {spec.place} of unseen in train or seen: unseen, and guard games, are to measure new ones"
     return [Check("games by place", known.to_arrow(), ("game_id", "part", "place"), (one_of("leaks", [False], why),))]
 
 

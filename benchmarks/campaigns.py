@@ -43,6 +43,7 @@ def given_of(root: Path, params: dict, iteration: int, scratch: Path) -> Given:
     )
     folders = Folders(
         games=data / "games/train.parquet",
+        guard=data / "games/guard.parquet",
         demos=data / "demos/demos.parquet",
         rollouts=(data / f"rollouts/{iteration}/episodes.parquet",),
         branches=data / f"rollouts/{iteration}/branches.parquet",

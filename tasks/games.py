@@ -1,7 +1,8 @@
-"""Stage ``games``: the games to train on and to be measured on, one table a split.
+"""Stage ``games``: the games to train on and to be measured on, one table a split, and one of guard games.
 
 They come from the world's generator, or from its published data (``games.published``), whose splits the world's spec
-maps to ours.
+maps to ours. On guard games PRMs are judged (:func:`agentprm_core.worlds.held_out_places.guard_games`). There are none
+beside published games that are not told apart by place: the generator's are other games than these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from agentprm_core.errors import EXPECTED
 from agentprm_core.suites import games_suite
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
-from agentprm_core.worlds.held_out_places import games_by_place, generated_games
+from agentprm_core.worlds.held_out_places import games_by_place, generated_games, guard_games
 from tasks.frame import layout
 from tasks.frame.sections import Published
 from tasks.frame.stage import Stage, StageError, run_stage
@@ -33,12 +34,17 @@ def work(stage: Stage) -> None:
         games = games_by_place(spec, Path(given.root), wanted, given.generated, stage.seed, given.mixed)
     else:
         games = {split: _games(stage, spec, split, count) for split, count in wanted.items()}
+    games["guard"] = []
+    if section.root is None or isinstance(section.published, Published):
+        campaign = [game for found in games.values() for game in found]
+        games["guard"] = guard_games(spec, wanted, stage.seed, campaign)
+        wanted["guard"] = len(games["guard"])
     tables = {split: games_to_table(found) for split, found in games.items()}
     stage.gate(games_suite(tables, wanted, spec))
     for split, table in tables.items():
         write_table(table, layout.games(split), GAMES_A_GROUP)
     stage.report({split: _counts(found, spec) for split, found in games.items()})
-    stage.wrote(*map(layout.games, layout.SPLITS))
+    stage.wrote(*map(layout.games, tables))
 
 
 def _games(stage: Stage, spec: WorldSpec, split: str, count: int) -> list[Game]:

@@ -4,6 +4,9 @@ It is trained on the training games' turns and validated on the other games. The
 held-out states with several tried actions, how often the PRM orders two of them as their measured returns do, and how
 often one half of the plays does as the other. The policy's own likelihood orders them too: a PRM that orders no more
 pairs than that has not learnt anything that the policy did not know.
+
+The ranking is measured twice: on validation games of the rollouts, which are in places that the PRM was trained in, and
+on guard games (``guard``), which are in new places. The second decides whether the PRM may be followed.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from agentprm_core.datasets import atomic_write
 from agentprm_core.methods.critics import critic_module
 from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.prm.by_turn import scores_by_turn
+from agentprm_core.prm.dataset import tried_episodes
 from agentprm_core.prm.ranking import in_words, ranked
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.worlds import world_spec
@@ -34,9 +38,14 @@ def work(stage: Stage) -> None:
     episodes, tokens = [item.episode for item in trained.held_out], stage.params.compute.pass_tokens
     scores = score_episodes(trained.model, trainee.renderer, episodes, tokens)
     figures |= {"by_turn": scores_by_turn(scores, episodes), "measured_as": trained.measured_as}
-    held_out, seed = trained.held_out, stage.seed
-    figures |= ranked(trained.model, trainee.renderer, held_out, batch_tokens=tokens, seed=seed, policy=trainee.model)
+    how = {"batch_tokens": tokens, "seed": stage.seed, "policy": trainee.model}
+    figures |= ranked(trained.model, trainee.renderer, trained.held_out, **how)
     print(f"{stage.name}: {in_words(figures)}", flush=True)
+    if layout.guard_branches(i).exists():
+        returns = {"gamma": config.gamma, "outcome": getattr(config, "outcome", "binary")}  # as its labels have it
+        guard = tried_episodes(layout.guard_episodes(i), layout.guard_branches(i), **returns)
+        figures["guard"] = ranked(trained.model, trainee.renderer, guard, **how)
+        print(f"{stage.name}: in new places {in_words(figures['guard'])}", flush=True)
     stage.report_training(figures, curve)
     stage.wrote(layout.prm(i))
 

@@ -41,6 +41,8 @@ class Folders:
 
     games: Path
     """Table of the training games."""
+    guard: Path
+    """Table of the guard games; no such file where the games were made without them."""
     demos: Path
     """Table of the demonstrations."""
     rollouts: tuple[Path, ...]
@@ -126,6 +128,13 @@ class Given:
     @cached_property
     def training_games(self) -> list[Game]:
         return games_from_table(read_table(self.folders.games, GAMES))
+
+    @cached_property
+    def guard_games(self) -> list[Game]:
+        """Games that nothing is trained or reported on, of places where no training game is: PRMs are judged on
+        them. None where the world has no such games."""
+        table = self.folders.guard
+        return games_from_table(read_table(table, GAMES)) if table.exists() else []
 
     @cached_property
     def most_turns(self) -> dict[str, int]:

@@ -25,7 +25,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, cast
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +36,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.improve.proposals import Proposer
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
 from agentprm_core.methods.critic_base import CriticConfig, starting_prm
-from agentprm_core.prm.dataset import Labelled, tried_actions
+from agentprm_core.prm.dataset import tried_episodes
 from agentprm_core.prm.inverse_train import InverseEpisode, InverseSettings, train_inverse
 from agentprm_core.suites import inverse_suite
 from agentprm_core.types import EPISODES, Episode
@@ -87,12 +86,8 @@ def train(config: Config, given: Given) -> TrainedPrm:
     renderer, start = given.trainee.renderer, starting_prm(config, given)
     model, figures = train_inverse(train_side, renderer, start, settings, given.scratch, held_out)
     games = {item.episode.game_id for item in held_out}
-    tried = tried_actions(given.folders.branches, gamma=config.gamma, outcome="binary")
-    measured = [
-        Labelled(episode, np.full(episode.length, np.nan), tried[episode.game_id, episode.index])
-        for episode in given.episodes
-        if episode.game_id in games
-    ]
+    measured = tried_episodes(given.folders.rollouts[-1], given.folders.branches, gamma=config.gamma)
+    measured = [item for item in measured if item.episode.game_id in games]
     return TrainedPrm(model, figures, measured, "share of expert turns")
 
 

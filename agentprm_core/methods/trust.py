@@ -6,6 +6,9 @@ plays games held out from the PRM both ways, with the same seeds, by the method'
 where the method has none. Where the PRM wins no more than chance explains (McNemar's exact test), nothing says that
 there is anything to follow.
 
+Both are asked on the campaign's guard games, in places that nothing was trained in. A campaign that has none asks on
+the rollouts' validation games.
+
 A PRM that is refused is a result: the campaign keeps the policy it has (:mod:`agentprm_core.methods.refused`). With
 ``ranking_or_error`` and ``gain_or_error`` it ends there.
 """
@@ -75,7 +78,9 @@ def required_gain(given: Given, way: DecodingConfig) -> dict:
 
 
 def held_out_games(given: Given) -> list[Game]:
-    """Games that were played and are for validation, drawn by the seed."""
+    """The guard games; without them games that were played and are for validation, drawn by the seed."""
+    if given.guard_games:
+        return given.guard_games
     ids = sorted({episode.game_id for episode in given.episodes})
     sides = validation_games(ids, given.validation_share, given.campaign_seed)
     wanted = {game_id for game_id, validation in zip(ids, sides) if validation}

@@ -13,7 +13,7 @@ from agentprm_core.datasets import episodes_from_table, read_table
 from agentprm_core.prm.rows import Labelled, Tried
 from agentprm_core.types import EPISODES, LABELS
 
-__all__ = ["Labelled", "Tried", "labelled", "tried_actions"]
+__all__ = ["Labelled", "Tried", "labelled", "tried_actions", "tried_episodes"]
 
 
 def labelled(
@@ -41,3 +41,12 @@ def tried_actions(branches: Path, *, gamma: float, outcome: str) -> dict[tuple[s
             Tried(row["turn"], row["action"], row["q"], returns=row["returns"])
         )
     return found
+
+
+def tried_episodes(episodes: Path, branches: Path, *, gamma: float, outcome: str = "binary") -> list[Labelled]:
+    """Episodes without labels of their own turns, with the actions tried beside them."""
+    tried = tried_actions(branches, gamma=gamma, outcome=outcome)
+    return [
+        Labelled(episode, np.full(episode.length, np.nan, np.float32), tried[episode.game_id, episode.index])
+        for episode in episodes_from_table(read_table(episodes, EPISODES))
+    ]

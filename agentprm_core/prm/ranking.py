@@ -74,6 +74,12 @@ def ranked(
     }
 
 
+def judged_by(figures: Mapping) -> Mapping:
+    """The ranking that says whether a PRM may be followed: on guard games, ``figures["guard"]``, where the campaign has
+    them, else on validation games, which are of the places that the PRM was trained in."""
+    return (figures.get("guard") or figures)["ranking"]
+
+
 def in_short(ranking: Mapping) -> str:
     """:func:`ranking_accuracy`'s figures in a few words."""
     if ranking["accuracy"] is None:

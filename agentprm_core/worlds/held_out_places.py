@@ -1,15 +1,22 @@
-"""Which places the training games are of; the places that generators keep for ``unseen`` are never among them."""
+"""Which places the training games are of; the places that generators keep for ``unseen`` are never among them.
+
+PRMs are judged in such places too, on guard games: other games than those of ``unseen``, which policies are measured
+on."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from agentprm_core.errors import DataError
+from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import WorldSpec
+
+GUARDS = 200
+"""Guard games, at most; there are no more of them than of ``unseen``."""
 
 
 def games_by_place(
@@ -62,6 +69,27 @@ def generated_games(spec: WorldSpec, count: int, seed: int, split: str) -> list[
         return plain
     places = {game.attributes[place] for game in plain}
     return sorted(plain + mix(mixed, seed, places), key=lambda game: game.id)
+
+
+def guard_games(spec: WorldSpec, counts: Mapping[str, int], seed: int, others: Collection[Game]) -> list[Game]:
+    """Generated games like those of ``unseen``, sorted by id, to judge PRMs on: nothing is trained or reported on them.
+
+    At most :data:`GUARDS`, and fewer where the generator makes games that are among the ``others`` of the campaign, or
+    in places of its training games. ``counts``: {split: games asked for}.
+    """
+    wanted = min(GUARDS, counts["unseen"])
+    if not wanted:
+        return []
+    ids, payloads = ({getattr(game, name) for game in others} for name in ("id", "payload"))
+    trained = {game.attributes[spec.place] for game in others if game.split == "train"} if spec.place else set()
+    found = spec.generate(wanted, episode_seed(seed, "guard") % 2**31, "unseen")
+    return [
+        game
+        for game in found
+        if game.id not in ids
+        and game.payload not in payloads
+        and (spec.place is None or game.attributes[spec.place] not in trained)
+    ]
 
 
 def _some(games: Sequence[Game], count: int, split: str, seed: int) -> list[Game]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agentprm_core.methods.base import Folders, Given
 from agentprm_core.policy.starting import ScratchModel
+from agentprm_core.prm.ranking import judged_by
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from tasks.frame import layout
@@ -47,6 +48,7 @@ def folders(iteration: int, prev: int) -> Folders:
     """Where the data of an iteration lies."""
     return Folders(
         games=layout.games("train"),
+        guard=layout.games("guard"),
         demos=layout.DEMOS,
         rollouts=tuple(layout.episodes(i) for i in range(1, iteration + 1)),
         branches=layout.branches(iteration),
@@ -79,6 +81,6 @@ def given(stage: Stage) -> Given:
         scratch=stage.scratch,
         require=params.critic.require,
         prior=params.critic.prior,
-        ranking=read_json(measured)["ranking"] if measured.exists() else None,
+        ranking=judged_by(read_json(measured)) if measured.exists() else None,
         shards=shards(params.compute),
     )

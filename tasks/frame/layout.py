@@ -12,6 +12,7 @@ DEMOS = DATA / "demos" / "demos.parquet"
 
 
 def games(split: str) -> Path:
+    """Table of a split's games; ``guard``: of the games that PRMs are judged on."""
     return DATA / "games" / f"{split}.parquet"
 
 
@@ -35,6 +36,16 @@ def episodes(iteration: int) -> Path:
 
 def branches(iteration: int) -> Path:
     return rollouts(iteration) / "branches.parquet"
+
+
+def guard_episodes(iteration: int) -> Path:
+    """What π_{iteration−1} played in the guard games; no such file where there are none."""
+    return rollouts(iteration) / "guard_episodes.parquet"
+
+
+def guard_branches(iteration: int) -> Path:
+    """Branches of some of their states."""
+    return rollouts(iteration) / "guard_branches.parquet"
 
 
 def labels(iteration: int) -> Path:

@@ -178,16 +178,20 @@ def searches(rows: Sequence[Mapping]) -> dict:
 
 
 def rankings(prms: Mapping[int, Mapping]) -> dict:
-    """A row a PRM; figures that its critic does not have are empty."""
-    head = ("PRM", "ranking", "low", "high", "pairs", "by likelihood", "v. likelihood", "low", "high",
+    """A row a PRM on validation games, in places of training, and one on guard games, in new places; figures that its
+    critic does not have are empty."""
+    head = ("PRM", "places", "ranking", "low", "high", "pairs", "by likelihood", "v. likelihood", "low", "high",
             "half the plays", "ceiling", "gain of choosing", "low", "high", "headroom", "AUC",
             "calibration error", "turns")  # fmt: skip
     body = []
-    for number, figures in prms.items():
+    measured = [(number, "known", of) for number, of in prms.items()]
+    measured += [(number, "new", of["guard"]) for number, of in prms.items() if "guard" in of]
+    for number, places, figures in sorted(measured):
         ranking, choosing = figures.get("ranking") or {}, figures.get("choosing") or {}
         valid, over = figures.get("validation") or {}, figures.get("ranking_over_likelihood") or {}
         body.append([
             number,
+            places,
             *(_rounded(ranking.get(name), 3) for name in ("accuracy", "accuracy_low", "accuracy_high")),
             ranking.get("pairs"),
             _rounded((figures.get("ranking_by_likelihood") or {}).get("accuracy"), 3),

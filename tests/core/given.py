@@ -24,6 +24,7 @@ def given(root: Path, iteration: int = 1, **changes: object) -> Given:
     """Of an iteration whose data lies in ``root``; ``changes`` are fields of :class:`Given`."""
     folders = Folders(
         games=root / "games.parquet",
+        guard=root / "guard.parquet",
         demos=root / "demos.parquet",
         rollouts=tuple(root / f"rollouts-{i}.parquet" for i in range(1, iteration + 1)),
         branches=root / "branches.parquet",

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentprm_core.credit.split import validation_games
+from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.errors import DataError
 from agentprm_core.evaluate import paired_test
 from agentprm_core.methods import trust
@@ -96,6 +97,16 @@ def test_what_is_played_are_validation_games_of_the_rollouts(tmp_path, monkeypat
     assert played == trust.held_out_games(data)
     monkeypatch.setattr(trust, "GAMES", 100)
     assert {game.id for game in trust.held_out_games(data)} == validation
+
+
+def test_guard_games_are_played_where_the_campaign_has_them(tmp_path):
+    data = know(given(tmp_path), episodes=[SimpleNamespace(game_id=toy.game(n).id) for n in range(40)])
+    write_games(data, [toy.game(n) for n in range(40)])
+    write_table(games_to_table([]), data.folders.guard)
+    assert trust.held_out_games(data), "those of the rollouts"
+    guard = [toy.game(n) for n in range(100, 104)]
+    write_table(games_to_table(guard), data.folders.guard)
+    assert trust.held_out_games(know(given(tmp_path))) == sorted(guard, key=lambda game: game.id)
 
 
 @pytest.mark.parametrize(("gained", "lost", "passes"), [(20, 5, True), (12, 5, False), (5, 20, False)])

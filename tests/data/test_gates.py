@@ -172,6 +172,12 @@ def test_a_place_of_unseen_that_is_in_train_or_seen():
         gate_of_games(train=placed("train", 7, 203, source="mixed"), seen=placed("seen", 7, 8), unseen=new)
 
 
+def test_a_place_of_guard_games_that_is_in_train():
+    gate_of_games(train=placed("train", 7), unseen=placed("unseen", 1), guard=placed("guard", 1, 203))
+    with pytest.raises(GateError, match=r"games by place: no floor_plan of unseen .*part=train, place=203"):
+        gate_of_games(train=placed("train", 7, 203), unseen=placed("unseen", 1), guard=placed("guard", 203))
+
+
 def test_published_games_of_unseen_are_in_places_of_their_own():
     """Their new places are not those that the generator keeps, some of which the published training games have."""
     published = {"train": placed("train", 1, 7), "seen": placed("seen", 1), "unseen": placed("unseen", 10, 219)}

@@ -146,6 +146,12 @@ def test_the_figures_of_a_ranking_come_from_single_plays(monkeypatch):
     assert found["choosing"]["headroom"] == pytest.approx(-0.375)  # the mean of -0.5 and -0.25
 
 
+def test_a_prm_is_judged_in_new_places_where_it_was_measured_there():
+    known, new = {"accuracy": 0.7}, {"accuracy": 0.6}
+    assert ranking.judged_by({"ranking": known}) == known
+    assert ranking.judged_by({"ranking": known, "guard": {"ranking": new}}) == new
+
+
 @pytest.mark.parametrize(("end", "launch"), [(103.0, 1.0), (104.01, 0.0), (99.0, 4.0)])
 def test_launch_is_counted_from_the_end_of_the_stage_before_or_from_dvcs_start(tmp_path, monkeypatch, end, launch):
     """Also where the clocks' drift puts that end after the start: not from DVC's start then."""

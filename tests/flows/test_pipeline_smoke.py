@@ -105,6 +105,7 @@ def benchmarks_read_a_finished_campaign(folder: Path, aside: Path) -> None:
     assert [(row["scorer"], row["states_of"]) for row in rows] == [("PRM 1", 1), ("likelihood", 1)]
     figures = json.loads((folder / layout.metrics("prm-1")).read_text())
     assert rows[0]["ranking"] == figures["ranking"]
+    assert figures["guard"]["ranking"].keys() == figures["ranking"].keys()
     assert rows[1]["ranking"] == figures["ranking_by_likelihood"]
     over = figures["ranking_over_likelihood"]
     assert over["pairs"] == figures["ranking"]["pairs"]

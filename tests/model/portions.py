@@ -81,8 +81,8 @@ def everything(shards, scratch: Path) -> dict[str, pa.Table]:
         play(SETTINGS.sampler(policy, 1.0), starts(GAMES, 1, seed=1), **SETTINGS.worlds), key=lambda e: e.game_id
     )
     games = {game.id: game for game in GAMES}
-    sides = {"validation_share": 0.5, "campaign_seed": 1, "scratch": scratch, "shards": shards}
-    found["branches"] = plays.branches(PLAYS, policy, episodes, games, **sides)
+    sides = toy.sides(episodes, games)
+    found["branches"] = plays.branches(PLAYS, policy, *sides, games, scratch=scratch, shards=shards)
 
     def tables(name, schema, work, shared, portions):
         paths = [scratch / f"{name}-{number}.parquet" for number in range(len(portions))]

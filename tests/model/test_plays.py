@@ -45,8 +45,8 @@ def branches(toy_engine, monkeypatch):
         return playing(sampler, games, points, *arguments, **how)
 
     def made(folder, slots=2, shards=HERE):
-        how = {"validation_share": 0.5, "campaign_seed": 1, "scratch": folder, "shards": shards}
-        return plays.branches(of(toy_engine, slots), toy.policy(), episodes, GAMES, **how)
+        sides = toy.sides(episodes, GAMES)
+        return plays.branches(of(toy_engine, slots), toy.policy(), *sides, GAMES, scratch=folder, shards=shards)
 
     made.played, made.dies_at = [], None
     monkeypatch.setattr(plays, "play_branches", noted)

@@ -13,6 +13,7 @@ from typing import Self
 
 import torch
 
+from agentprm_core.credit.split import validation_games
 from agentprm_core.policy.models import Checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
@@ -98,3 +99,10 @@ def policy(seed: int = 0, context: int = 512, sharpness: float = 4.0) -> Checkpo
             if weights.dim() > 1:
                 weights.mul_(sharpness)
     return Checkpoint(model.eval(), tokenizer(context), make_renderer(tokenizer(context)), "toy")
+
+
+def sides(episodes, games, share=0.5, seed=1):
+    """(episodes of training games, episodes of validation games)."""
+    ids = sorted(games)
+    held_out = dict(zip(ids, validation_games(ids, share, seed)))
+    return tuple([one for one in episodes if held_out[one.game_id] == side] for side in (False, True))
