@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 import re
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
 
 from agentprm_core.config import LARGEST_SEED
+
+T = TypeVar("T")
 
 
 def called(prog: str) -> str:
@@ -62,6 +64,34 @@ def not_negative(value: str) -> float:
     if not 0 <= number < math.inf:
         raise ArgumentTypeError(f"{value!r} is not a number that is at least 0")
     return number
+
+
+def share(value: str) -> float:
+    number = _number(value)
+    if not 0 < number < 1:
+        raise ArgumentTypeError(f"{value!r} is not a number above 0 and below 1")
+    return number
+
+
+def listed(kind: Callable[[str], T] = str) -> Callable[[str], tuple[T, ...]]:
+    """Values with commas between them, each read by ``kind``. None is empty, and none is there twice: it would be
+    played twice, and count twice where tests are corrected for their number."""
+
+    def values(value: str) -> tuple[T, ...]:
+        parts = value.split(",")
+        if not all(part.strip() for part in parts):
+            raise ArgumentTypeError(f"{value!r} has an empty name: one comma between two names, and none at the ends")
+        found = tuple(map(kind, parts))
+        if (place := repeated(found)) is not None:
+            raise ArgumentTypeError(f"{value!r} has {parts[place]!r} twice: name each once")
+        return found
+
+    return values
+
+
+def repeated(values: Sequence[object]) -> int | None:
+    """The place of the first value that is there a second time; None where each is there once."""
+    return next((place for place, value in enumerate(values) if value in values[:place]), None)
 
 
 def address(value: str) -> str:

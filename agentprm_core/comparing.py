@@ -2,7 +2,7 @@
 against the same search by another scorer than the PRM.
 
 Differences that stand in one table carry ``p_holm`` beside McNemar's exact ``p_value``: corrected for their number
-(:func:`agentprm_core.evaluate.holm`).
+(:func:`agentprm_core.evaluate.correct`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agentprm_core.evaluate import holm, paired_test, summary, wins
+from agentprm_core.evaluate import correct, paired_test, summary, wins
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, DecodingConfig, decoding
 from agentprm_core.seeding import unit
 
@@ -43,7 +43,7 @@ def compared(outcomes: pa.Table) -> list[dict]:
                 row |= {"over_policy": asdict(paired_test(alone, won)), "policy_decoding": plain}
                 break
     for name in ("paired", "over_policy"):
-        _correct([row[name] for row in rows if row[name]])
+        correct([row[name] for row in rows if row[name]])
     return rows
 
 
@@ -61,7 +61,7 @@ def prm_adds(outcomes: pa.Table) -> list[dict]:
         played = outcomes.filter(pc.field("iteration") == iteration)
         for control in controls:
             rows += _added(played, control, {"iteration": iteration})
-    _correct(rows)
+    correct(rows)
     return rows
 
 
@@ -115,12 +115,6 @@ def _added(played: pa.Table, control: DecodingConfig, names: Mapping) -> list[di
         named = {"split": split, "decoding": search.name, "control": control.by}
         found.append({**names, **named, **asdict(paired_test(before, after))})
     return found
-
-
-def _correct(tests: Sequence[dict]) -> None:
-    """Write ``p_holm`` into the tests of one table."""
-    for test, corrected in zip(tests, holm([test["p_value"] for test in tests]), strict=True):
-        test["p_holm"] = corrected
 
 
 def deciding(rows: Sequence[dict], decoding: str) -> list[dict]:

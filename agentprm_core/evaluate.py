@@ -128,6 +128,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
+def correct(tests: Sequence[dict]) -> None:
+    """Write ``p_holm`` beside the ``p_value`` of tests that are told together (:func:`holm`). One without a p does not
+    count, and has None."""
+    told = [test["p_value"] for test in tests if test["p_value"] is not None]
+    corrected = iter(holm(told))
+    for test in tests:
+        test["p_holm"] = None if test["p_value"] is None else next(corrected)
+
+
 def outcomes_table(
     episodes: Iterable[Episode],
     games: Iterable[Game],

@@ -43,25 +43,29 @@ def of_rollouts(given: Given, played: Collection[str]) -> tuple[dict[str, float]
 
 
 def of_search(given: Given, searched: Collection[str]) -> tuple[dict[str, float], Check]:
-    """Of the games that a search played: the figures, and the check that they were demonstrated as often as chance has
-    it, and as often as the rollouts' games.
+    """Of the games that a search played: the figures (:func:`of_played`), and the check that they were demonstrated as
+    often as chance has it, and as often as the rollouts' games."""
+    demonstrated, games = game_ids(given.folders.demos), set(searched)
+    rollouts = game_ids(given.folders.rollouts[-1])
+    others = {game.id for game in given.training_games} - games
+    pairs = [("searched games, other training games", games, others)]
+    pairs.append(("searched games, games of the rollouts", games - rollouts, rollouts - games))
+    return of_played(given, games), demonstrated_suite(demonstrated, pairs)
+
+
+def of_played(given: Given, games: Collection[str]) -> dict[str, float]:
+    """Of training games that are played beside the rollouts:
 
     ``demonstrated``: the share of them that has a demonstration; ``in_rollouts``: the share that any rollout of the
     campaign has played so far; ``taught_prm``: the share that is on the training side of such rollouts, so that the
     PRM, or one that it goes on from, was trained on it.
     """
-    demonstrated, games = game_ids(given.folders.demos), set(searched)
-    played = [game_ids(path) for path in given.folders.rollouts]
-    ever = set[str]().union(*played)
-    figures = {
-        "demonstrated": share(games, demonstrated),
+    ever = set[str]().union(*map(game_ids, given.folders.rollouts))
+    return {
+        "demonstrated": share(games, game_ids(given.folders.demos)),
         "in_rollouts": share(games, ever),
         "taught_prm": share(games, ever - validation_side(given, ever)),
     }
-    others = {game.id for game in given.training_games} - games
-    pairs = [("searched games, other training games", games, others)]
-    pairs.append(("searched games, games of the rollouts", games - played[-1], played[-1] - games))
-    return figures, demonstrated_suite(demonstrated, pairs)
 
 
 def validation_side(given: Given, games: Collection[str]) -> set[str]:

@@ -69,13 +69,15 @@ class Start:
     first: str | None = None
     """The first action after those, played without asking but the player's own: a branch to be valued."""
     reasons: tuple[str, ...] = ()
-    """What was written before each of ``actions``, told again: the conversation is the same. Empty: nothing was."""
+    """What was written before each of ``actions``, told again: the conversation is the same. One more is written before
+    ``first``. Where there is none, nothing was."""
 
     def given(self, turn: int) -> tuple[str, str] | None:
         """The action of ``turn`` and its reason, where they are not for the player to decide."""
+        reason = self.reasons[turn] if turn < len(self.reasons) else ""
         if turn < len(self.actions):
-            return self.actions[turn], self.reasons[turn] if self.reasons else ""
-        return (self.first, "") if turn == len(self.actions) and self.first is not None else None
+            return self.actions[turn], reason
+        return (self.first, reason) if turn == len(self.actions) and self.first is not None else None
 
 
 @dataclass(slots=True)

@@ -10,12 +10,15 @@ from pathlib import Path
 
 from transformers.utils import logging
 
+from agentprm_core.arguments import OneLineParser
 from agentprm_core.errors import EXPECTED
 
 
-def campaign_parser(doc: str | None) -> argparse.ArgumentParser:
-    """The options of every benchmark that reads a campaign."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+def campaign_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """The options of every benchmark that reads a campaign; ``name``: the benchmark's."""
+    parser = OneLineParser(
+        prog=f"python -m benchmarks.{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--campaign", type=Path, default=Path(), help="its folder (default: this one)")
     add_json(parser)
     return parser

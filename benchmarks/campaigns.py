@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -73,10 +74,10 @@ def given_of(root: Path, params: dict, iteration: int, scratch: Path) -> Given:
     )
 
 
-def games_by_world(root: Path, splits: str) -> dict[str, list[Game]]:
-    """{world: the campaign's games of these splits (``seen,unseen``), in their order}, worlds sorted by name."""
+def games_by_world(root: Path, splits: Sequence[str]) -> dict[str, list[Game]]:
+    """{world: the campaign's games of these splits, in their order}, worlds sorted by name."""
     found: dict[str, list[Game]] = defaultdict(list)
-    for split in splits.split(","):
+    for split in splits:
         for game in games_from_table(read_table(root / f"data/games/{split}.parquet", GAMES)):
             found[game.world].append(game)
     return dict(sorted(found.items()))

@@ -31,7 +31,7 @@ from typing import Any, cast
 
 import torch
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import any_seed, count
 from agentprm_core.chat.dialogues import ACTION_ONLY, FORBIDDEN, RECALL, reason_for
 from agentprm_core.evaluate import wilson
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
@@ -179,8 +179,8 @@ def steering(policy: Checkpoint, games: Sequence[Game], args: argparse.Namespace
         "inadmissible": lambda episode: mean([not turn.valid for turn in episode.turns]),
     }
     found: dict[str, Any] = {}
-    for name, count in counts.items():
-        values = {way: [count(episode) for episode in episodes] for way, episodes in both.items()}
+    for name, counted in counts.items():
+        values = {way: [counted(episode) for episode in episodes] for way, episodes in both.items()}
         apart = [b - a for a, b in zip(values["plain"], values["steered"], strict=True)]
         found[name] = {way: round(mean(of), 3) for way, of in values.items()} | {"difference": centre(apart)}
     return found
@@ -212,12 +212,12 @@ def main() -> None:
     )
     parser.add_argument("--world", default="babyai", help="(default %(default)s)")
     parser.add_argument("--split", default="unseen", choices=("train", "seen", "unseen"), help="(default %(default)s)")
-    parser.add_argument("--games", type=int, default=200, help="(default %(default)s)")
-    parser.add_argument("--max-turns", type=int, default=20, help="(default %(default)s)")
-    parser.add_argument("--context", type=int, default=4096, help="(default %(default)s)")
-    parser.add_argument("--slots", type=int, default=64, help="(default %(default)s)")
+    parser.add_argument("--games", type=count, default=200, help="(default %(default)s)")
+    parser.add_argument("--max-turns", type=count, default=20, help="(default %(default)s)")
+    parser.add_argument("--context", type=count, default=4096, help="(default %(default)s)")
+    parser.add_argument("--slots", type=count, default=64, help="(default %(default)s)")
     parser.add_argument("--seed", type=any_seed, default=1)
-    parser.add_argument("--threads", type=int, default=2, help="(default %(default)s)")
+    parser.add_argument("--threads", type=count, default=2, help="(default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the JSON object alone, without line breaks")
     args = parser.parse_args()
     found = measure(args)

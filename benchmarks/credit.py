@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import any_seed, count
 from agentprm_core.credit.branching import BranchPoint, History, branching_q
 from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import coverage_of_keys, monte_carlo_q
@@ -185,10 +185,10 @@ def _rounded(row: dict) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--games", type=int, default=40)
-    parser.add_argument("--episodes", type=int, default=16, help="a game")
-    parser.add_argument("--states", type=int, default=300)
-    parser.add_argument("--truth", type=int, default=128, help="rollouts behind the truth of each action")
+    parser.add_argument("--games", type=count, default=40)
+    parser.add_argument("--episodes", type=count, default=16, help="a game")
+    parser.add_argument("--states", type=count, default=300)
+    parser.add_argument("--truth", type=count, default=128, help="rollouts behind the truth of each action")
     parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     given = parser.parse_args()

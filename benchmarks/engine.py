@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import any_seed, count
 from agentprm_core.types import Game
 from agentprm_core.worlds import World, make_world
 from agentprm_core.worlds.alfworld.compile import compile_game
@@ -127,8 +127,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=Path, required=True, help="the folder that holds json_2.1.1")
     parser.add_argument("--split", default="valid_seen")
-    parser.add_argument("--limit", type=int, default=10, help="games to play on both engines")
-    parser.add_argument("--steps", type=int, default=40, help="commands a game")
+    parser.add_argument("--limit", type=count, default=10, help="games to play on both engines")
+    parser.add_argument("--steps", type=count, default=40, help="commands a game")
     parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     return parser.parse_args()

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from agentprm_core.arguments import any_seed, at_least, count
 from agentprm_core.types import Game
 from agentprm_core.worlds import Observation, World, make_world
 from agentprm_core.worlds.alfworld.expert import Expert, NothingLeft
@@ -164,12 +165,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=Path, required=True, help="the folder that holds json_2.1.1")
     parser.add_argument("--split", default="valid_seen")
-    parser.add_argument("--offset", type=int, default=0, help="skip this many games of the split")
-    parser.add_argument("--stride", type=int, default=1, help="play every so many games, to sample or to shard")
-    parser.add_argument("--limit", type=int, help="play at most this many games")
-    parser.add_argument("--steps", type=int, default=40, help="commands a walk")
+    parser.add_argument("--offset", type=at_least(0), default=0, help="skip this many games of the split")
+    parser.add_argument("--stride", type=count, default=1, help="play every so many games, to sample or to shard")
+    parser.add_argument("--limit", type=count, help="play at most this many games")
+    parser.add_argument("--steps", type=count, default=40, help="commands a walk")
     parser.add_argument("--memoise", action="store_true", help="remember what TextWorld parses")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     return parser.parse_args()
 

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--episodes", type=count, default=1, help="of each game, each with a seed of its own")
     parser.add_argument("--by", default="kind", help="kind, or an attribute of the games")
-    parser.add_argument("--turns", type=int, nargs="+", default=[20, 25], help="numbers of actions")
+    parser.add_argument("--turns", type=count, nargs="+", default=[20, 25], help="numbers of actions")
     parser.add_argument("--expert", help="another than the world's first one, as demos.games names it")
     parser.add_argument(
         "--knowledge", type=not_negative, default=0.0, help="of the expert, as demos.knowledge; default 0"

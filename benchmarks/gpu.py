@@ -33,6 +33,7 @@ from pathlib import Path
 
 import torch
 
+from agentprm_core.arguments import OneLineParser, above_zero, listed
 from benchmarks import gpu_gains, gpu_rates
 
 PARTS: dict[str, Callable[[str, bool], dict]] = {
@@ -99,22 +100,25 @@ def _flat(figures: dict, before: str = "") -> list[tuple[str, object]]:
     return found
 
 
+def _part(name: str) -> str:
+    if name not in PARTS:
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(PARTS)}")
+    return name
+
+
 def main() -> None:
     """Measure, write, and print one JSON object as the last line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").split("\n")[0])
+    parser = OneLineParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of gpu.json and gpu.md")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="(default: the GPU, where there is one)")
     parser.add_argument("--small", action="store_true", help="small sizes, in two minutes on a CPU")
-    parser.add_argument("--minutes", type=float, default=9.0, help="no part is begun after so many (default 9)")
-    parser.add_argument("--parts", default=",".join(PARTS), help="some of them (default %(default)s)")
+    parser.add_argument("--minutes", type=above_zero, default=9.0, help="no part is begun after so many (default 9)")
+    parser.add_argument("--parts", type=listed(_part), default=PARTS, help=f"some of them (default {','.join(PARTS)})")
     asked = parser.parse_args()
-    parts = asked.parts.split(",")
-    if unknown := [name for name in parts if name not in PARTS]:
-        parser.error(f"--parts: {unknown[0]!r} is not allowed: {', '.join(PARTS)}")
     device = asked.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cuda" and not torch.cuda.is_available():
         parser.error("--device: cuda is not allowed: torch sees no GPU here")
-    print(json.dumps(measure(asked.out, device, asked.small, asked.minutes, parts)))
+    print(json.dumps(measure(asked.out, device, asked.small, asked.minutes, asked.parts)))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 import torch
 import yaml
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import above_zero, any_seed, count
 from agentprm_core.comparing import prm_figures
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.draws import share_of
@@ -347,10 +347,10 @@ def _parser() -> argparse.ArgumentParser:
     given.add_argument("--published", type=Path, metavar="DIR", help="the games that alfworld-download fetched")
     parser.add_argument("--tables", type=Path, metavar="DIR", help="write tables of games and demonstrations, and end")
     parser.add_argument("--small", action="store_true", help="small sizes, in minutes on a CPU")
-    parser.add_argument("--minutes", type=float, default=9.0, help="the running stage is then ended (default 9)")
+    parser.add_argument("--minutes", type=above_zero, default=9.0, help="the running stage is then ended (default 9)")
     parser.add_argument("--seed", type=any_seed, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), help="(default: the GPU, where there is one)")
-    parser.add_argument("--players", type=int, help="processes that play (default 8, with --small 1)")
+    parser.add_argument("--players", type=count, help="processes that play (default 8, with --small 1)")
     parser.add_argument("--as-asked", action="store_true", help="the parameters' rollouts, whether they fit or not")
     parser.add_argument("words", nargs="*", metavar="NAME or KEY=VALUE", help="of profiles/NAME.yaml, or one key")
     return parser

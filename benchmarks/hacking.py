@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from agentprm_core.arguments import above_zero, count, share
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.improve.monitor import described, verdict
 from agentprm_core.improve.online_dpo import DpoSettings, train_online_dpo
@@ -123,16 +124,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hacking", description=__doc__.split("\n")[0])
     parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder of π₀")
     parser.add_argument("--games", type=Path, required=True, help="folder of the stage games")
-    parser.add_argument("--train", type=int, default=64, help="games played (default %(default)s)")
-    parser.add_argument("--episodes", type=int, default=3, help="of each (default %(default)s)")
-    parser.add_argument("--held-out", type=float, default=0.5, help="share that is the auditor's (default %(default)s)")
-    parser.add_argument("--prm-epochs", type=float, default=12, help="of PRM and auditor (default %(default)s)")
-    parser.add_argument("--beta", type=float, default=0.002, help="(default %(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of the policy (default %(default)s)")
+    parser.add_argument("--train", type=count, default=64, help="games played (default %(default)s)")
+    parser.add_argument("--episodes", type=count, default=3, help="of each (default %(default)s)")
+    parser.add_argument("--held-out", type=share, default=0.5, help="share that is the auditor's (default %(default)s)")
+    parser.add_argument("--prm-epochs", type=above_zero, default=12, help="of PRM and auditor (default %(default)s)")
+    parser.add_argument("--beta", type=above_zero, default=0.002, help="(default %(default)s)")
+    parser.add_argument("--learning-rate", type=above_zero, default=1e-3, help="of the policy (default %(default)s)")
     parser.add_argument("--preference", choices=("winner", "soft"), default="winner")
-    parser.add_argument("--steps", type=int, default=48, help="of 2,048 tokens (default %(default)s)")
-    parser.add_argument("--every", type=int, default=8, help="steps between looks (default %(default)s)")
-    parser.add_argument("--unseen", type=int, default=80, help="games evaluated at each look (default %(default)s)")
+    parser.add_argument("--steps", type=count, default=48, help="of 2,048 tokens (default %(default)s)")
+    parser.add_argument("--every", type=count, default=8, help="steps between looks (default %(default)s)")
+    parser.add_argument("--unseen", type=count, default=80, help="games evaluated at each look (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

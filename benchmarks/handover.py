@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import OneLineParser, any_seed, at_least, count, listed
 from agentprm_core.evaluate import paired_test, wilson
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where
 from agentprm_core.rollout import play, starts
@@ -91,16 +91,18 @@ def measured(args: argparse.Namespace) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(
+        prog="python -m benchmarks.handover", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--policy", type=Path, required=True)
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", default="seen")
-    parser.add_argument("--limit", type=int, help="only so many games, drawn so that kinds mix")
-    parser.add_argument("--first", type=lambda text: [int(n) for n in text.split(",")], default=[0, 1, 2])
-    parser.add_argument("--max-turns", type=int, help="actions an episode (default: the world's)")
-    parser.add_argument("--max-action-tokens", type=int, default=32)
+    parser.add_argument("--limit", type=count, help="only so many games, drawn so that kinds mix")
+    parser.add_argument("--first", type=listed(at_least(0)), default=(0, 1, 2))
+    parser.add_argument("--max-turns", type=count, help="actions an episode (default: the world's)")
+    parser.add_argument("--max-action-tokens", type=at_least(2), default=32)
     parser.add_argument("--seed", type=any_seed, default=1)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=count, default=1)
     add_json(parser)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import any_seed, count
 from agentprm_core.types import Game
 from agentprm_core.worlds.alfworld.games import load_games
 from agentprm_core.worlds.alfworld.household_layout import ROOMS
@@ -77,8 +77,8 @@ def rates(homes: Iterable[Home]) -> dict[str, dict[str, float]]:
         receptacles = Counter(home.receptacles.values())
         for thing, kind in home.things.items():
             found[kind][home.receptacles[home.places[thing]]] += 1
-            for receptacle, count in receptacles.items():
-                chances[kind][receptacle] += count
+            for receptacle, there in receptacles.items():
+                chances[kind][receptacle] += there
     return {
         kind: {
             receptacle: count / chances[kind][receptacle]
@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=Path, required=True, help="root of a published tree")
     parser.add_argument("--split", default="train")
-    parser.add_argument("--count", type=int, default=500, help="generated games")
+    parser.add_argument("--count", type=count, default=500, help="generated games")
     parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--table", action="store_true", help="print the measured rates, in thousandths")
     parser.add_argument("--json", action="store_true", help="print nothing but the last line")

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import OneLineParser, any_seed, count, listed, repeated
 from agentprm_core.errors import DataError
 from agentprm_core.improve.sft import sft_row
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where
@@ -114,10 +114,10 @@ def by_word(actions: np.ndarray, episodes: Sequence[Episode]) -> dict[str, dict]
     """{first word of an action: figures}, the most frequent first. ``actions``: :attr:`Losses.actions`."""
     words = [first_word(turn.action) for episode in episodes for turn in episode.turns]
     found = {}
-    for word, count in Counter(words).most_common():
+    for word, times in Counter(words).most_common():
         nats, tokens, likeliest = actions[[other == word for other in words]].T
         right = float((likeliest == tokens).mean())
-        found[word] = {"actions": count, "loss": float(nats.sum() / tokens.sum()), "right": right}
+        found[word] = {"actions": times, "loss": float(nats.sum() / tokens.sum()), "right": right}
     return found
 
 
@@ -198,16 +198,21 @@ def measured(args: argparse.Namespace) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(
+        prog="python -m benchmarks.imitation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--policy", type=_named, action="append", required=True, help="[NAME=]FOLDER; give several")
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
-    parser.add_argument("--split", type=lambda text: text.split(","), default=["seen", "unseen"])
-    parser.add_argument("--limit", type=int, help="only so many games of each split, drawn so that kinds mix")
+    parser.add_argument("--split", type=listed(), default=("seen", "unseen"))
+    parser.add_argument("--limit", type=count, help="only so many games of each split, drawn so that kinds mix")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policies')")
     parser.add_argument("--seed", type=any_seed, default=1, help="of the expert and of the bootstrap")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=count, default=1)
     add_json(parser)
     args = parser.parse_args()
+    names = [name for name, _ in args.policy]
+    if (place := repeated(names)) is not None:
+        parser.error(f"--policy: {names[place]!r} is there twice: give each policy a name of its own")
     answer("imitation", lambda: measured(args), lambda found: table(found["rows"]), only_json=args.json)
 
 

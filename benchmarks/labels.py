@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agentprm_core.arguments import any_seed, count
 from benchmarks.resident import peak_mb
 
 GAMMA, EPISODES_A_GAME, LONGEST, SHARD = 0.95, 16, 30, 250_000
@@ -144,8 +145,8 @@ def disagreement(ours: Path, theirs: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--turns", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--turns", type=count, default=1_000_000)
+    parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

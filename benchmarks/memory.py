@@ -15,6 +15,7 @@ import json
 import tracemalloc
 from pathlib import Path
 
+from agentprm_core.arguments import count
 from agentprm_core.policy.models import load_checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import play, starts
@@ -88,9 +89,9 @@ def measure(args: argparse.Namespace) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", type=Path, required=True, help="a checkpoint")
-    parser.add_argument("--games", type=int, default=64, help="generated households to play")
-    parser.add_argument("--slots", type=int, default=1024, help="episodes at once")
-    parser.add_argument("--turns", type=int, default=10, help="actions that each has done when it is measured")
+    parser.add_argument("--games", type=count, default=64, help="generated households to play")
+    parser.add_argument("--slots", type=count, default=1024, help="episodes at once")
+    parser.add_argument("--turns", type=count, default=10, help="actions that each has done when it is measured")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
     report = measure(args)

@@ -26,6 +26,7 @@ from pathlib import Path
 import psutil
 import yaml
 
+from agentprm_core.arguments import count
 from tests.flows.conftest import committed
 from tests.flows.team import HOST, Store, answers, clean, end, free_port, launched, wait_for
 from tests.flows.test_pipeline_smoke import project
@@ -180,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.orchestration", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=count, default=3)
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     asked = parser.parse_args()
     figures = measured(asked.repeats)

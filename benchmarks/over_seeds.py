@@ -16,6 +16,8 @@ scorer stands there with each prior that it was played with, so it can be read a
 and a split: success under the PRM (``success``) and under the other one (``success_against``) by seed, and their
 differences. ``nothing`` is the best success by seed of the scorers that learnt nothing, with any prior, in the same
 search. ``over_nothing`` and ``against_over_nothing`` are the mean, interval and p of either PRM's success minus it.
+
+``p_holm`` stands beside each p: corrected for the number of all that are in the table (Holm).
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from agentprm_core.arguments import OneLineParser, not_negative, repeated
 from agentprm_core.comparing import over_seeds
+from agentprm_core.evaluate import correct
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM
 from tasks.report.text import markdown
 
@@ -83,6 +87,12 @@ def prms_of(seeds: Sequence[Sequence[Mapping]], against: Sequence[Sequence[Mappi
             yield row
 
 
+def correct_all(rows: Sequence[dict]) -> None:
+    """Write ``p_holm`` into every test of a table's rows."""
+    nested = [row[name] for row in rows for name in ("over_nothing", "against_over_nothing") if name in row]
+    correct([*rows, *nested])
+
+
 def _best_untaught(rows: Mapping[tuple[str, float, str], Mapping], search: str, on: str) -> float | None:
     found = (_success(row, on) for (of, _, scorer), row in rows.items() if of == search and scorer in UNTAUGHT)
     return max(found, default=None)
@@ -102,13 +112,14 @@ def _row(arm: str, on: str, differences_S: Sequence[float]) -> dict:
 
 def table(rows: Sequence[Mapping]) -> str:
     """Markdown, in points: a row an arm and split."""
-    head = ("the PRM's policy over that of", "games", "each seed", "mean", "p")
+    head = ("the PRM's policy over that of", "games", "each seed", "mean", "p", "p Holm")
     return "\n".join(markdown(head, [[row["arm"], row["on"], *_told(row)] for row in rows]))
 
 
 def table_of_searches(rows: Sequence[Mapping]) -> str:
     """Markdown, in per cent and points: a row a search, scorer, prior and split."""
     head = ("search", "scorer", "τ", "games", "success", "the PRM's", "the PRM's over it, each seed", "mean", "p")
+    head += ("p Holm",)
     body = []
     for row in rows:
         means = [f"{100 * fmean(row[name]):.1f}" for name in ("success", "success_of_prm")]
@@ -125,15 +136,18 @@ def table_of_prms(rows: Sequence[Mapping]) -> str:
         "success",
         "the other PRM's",
         "over it",
+        "p Holm",
         "nothing learnt",
         "over that",
+        "p Holm",
         "the other's",
+        "p Holm",
     )
     body = []
     for row in rows:
         each = [_each(row.get(name, ())) for name in ("success", "success_against", "nothing")]
-        means = [_mean(row.get(name)) for name in ("over_nothing", "against_over_nothing")]
-        body.append([row["search"], f"{row['prior']:g}", row["on"], *each[:2], _mean(row), each[2], *means])
+        means = [cell for name in ("over_nothing", "against_over_nothing") for cell in _mean(row.get(name))]
+        body.append([row["search"], f"{row['prior']:g}", row["on"], *each[:2], *_mean(row), each[2], *means])
     return "\n".join(markdown(head, body))
 
 
@@ -141,37 +155,45 @@ def _each(share_S: Sequence[float]) -> str:
     return ", ".join(f"{100 * share:.1f}" for share in share_S)
 
 
-def _mean(found: Mapping | None) -> str:
+def _mean(found: Mapping | None) -> tuple[str, str]:
     if found is None:
-        return ""
-    mean, interval, p_value = _parts(found)
-    return f"{mean} {interval}, p {p_value}" if interval else mean
+        return "", ""
+    mean, interval, p_value, p_holm = _parts(found)
+    return (f"{mean} {interval}, p {p_value}" if interval else mean), p_holm
 
 
-def _told(row: Mapping) -> tuple[str, str, str]:
+def _told(row: Mapping) -> tuple[str, str, str, str]:
     each = ", ".join(f"{100 * value:+.1f}" for value in row["differences"])
-    mean, interval, p_value = _parts(row)
-    return each, f"{mean} {interval}".strip(), p_value
+    mean, interval, p_value, p_holm = _parts(row)
+    return each, f"{mean} {interval}".strip(), p_value, p_holm
 
 
-def _parts(found: Mapping) -> tuple[str, str, str]:
+def _parts(found: Mapping) -> tuple[str, str, str, str]:
     mean = f"{100 * found['mean']:+.1f}"
     if found["ci_low"] is None:
-        return mean, "", ""
-    return mean, f"[{100 * found['ci_low']:+.1f}, {100 * found['ci_high']:+.1f}]", f"{found['p_value']:.2g}"
+        return mean, "", "", ""
+    interval = f"[{100 * found['ci_low']:+.1f}, {100 * found['ci_high']:+.1f}]"
+    return mean, interval, f"{found['p_value']:.2g}", f"{found['p_holm']:.2g}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(
+        prog="python -m benchmarks.over_seeds",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
         "files", type=Path, nargs="+", help="what benchmarks.updates or .placebo printed, a file a seed"
     )
-    parser.add_argument("--prior", type=float, default=0.1, help="τ of the PRM's searches (default %(default)s)")
+    parser.add_argument("--prior", type=not_negative, default=0.1, help="τ of the PRM's searches (default %(default)s)")
     parser.add_argument(
         "--against", type=Path, nargs="+", default=[], help="of benchmarks.placebo, under another PRM: a file a seed"
     )
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
+    for paths in (args.files, args.against):
+        if (place := repeated(paths)) is not None:
+            parser.error(f"{paths[place]} is there twice: give the file of each seed once")
     try:
         seeds, against = ([_rows(path) for path in paths] for paths in (args.files, args.against))
     except (OSError, ValueError, KeyError, IndexError) as error:
@@ -191,6 +213,7 @@ def main() -> None:
         rows, told = list(searches_of(seeds, args.prior)), table_of_searches
     else:
         rows, told = list(rows_of(seeds)), table
+    correct_all(rows)
     if not args.json:
         print(told(rows))
     print(json.dumps({"rows": rows}))

@@ -14,7 +14,8 @@ For each iteration, and each world where the campaign has several:
 - ``paths``: the order of paths, on ``--games`` held-out games,
 - ``search``: how often the search wins these games by each scorer, the controls without a prior.
 
-All three say what the PRM is over the likelihood.
+All three say what the PRM is over the likelihood. Of the searches p is McNemar's exact one, and ``p_holm`` is corrected
+for the number of these differences in the table (Holm).
 
 The last line is one JSON object: ``rows``.
 """
@@ -33,8 +34,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from agentprm_core.arguments import any_seed
-from agentprm_core.evaluate import paired_test
+from agentprm_core.arguments import any_seed, at_least, count, listed
+from agentprm_core.evaluate import correct, paired_test
 from agentprm_core.methods.base import Given
 from agentprm_core.methods.critic_base import labelled_sides
 from agentprm_core.prm.dataset import Labelled
@@ -48,6 +49,9 @@ from agentprm_core.types import Episode, Game
 from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import games_by_world, given_of, params_of
 from tasks.report.text import markdown
+
+CONTROLS = (LIKELIHOOD, "constant")
+"""Scorers that the PRM's search is held against."""
 
 
 def paths_in_order(scores: Mapping[str, Sequence[np.ndarray]], episodes: Sequence[Episode], seed: int) -> dict:
@@ -112,7 +116,13 @@ def measure(root: Path, args: argparse.Namespace) -> list[dict]:
                 print(f"PRM {i}, {world}", file=sys.stderr, flush=True)
                 known = [item for item in held_out if worlds[item.episode.game_id] == world]
                 rows.append({"iteration": i, "world": world, **_row(given, known, _spread(there, args.games), args)})
+    correct_searches(rows)
     return rows
+
+
+def correct_searches(rows: Sequence[Mapping]) -> None:
+    """Write ``p_holm`` into what the searches of all rows tell of the PRM."""
+    correct([row["search"][f"over_{by}"] for row in rows if row["search"] for by in CONTROLS])
 
 
 def _spread(games: Sequence[Game], most: int) -> list[Game]:
@@ -138,13 +148,13 @@ def _row(given: Given, held_out: Sequence[Labelled], games: Sequence[Game], args
 
 def _searched(given: Given, games: Sequence[Game], args: argparse.Namespace) -> dict:
     way, won = decoding(args.search), {}
-    for by in (PRM, LIKELIHOOD, "constant"):
+    for by in (PRM, *CONTROLS):
         prior = given.prior if by == PRM else 0.0  # which makes these controls weaker
         search = replace(given.search(way.under(by)), prior=prior)
         episodes = play_games(given.policy, given.prm, games, search, args.seed)
         won[by] = {episode.game_id: episode.won for episode in episodes}
     found: dict = {"games": len(games), **{by: sum(of.values()) / len(games) for by, of in won.items()}}
-    return found | {f"over_{by}": asdict(paired_test(won[by], won[PRM])) for by in (LIKELIHOOD, "constant")}
+    return found | {f"over_{by}": asdict(paired_test(won[by], won[PRM])) for by in CONTROLS}
 
 
 def _over(told: Mapping, low: str = "difference_low", high: str = "difference_high") -> str:
@@ -162,7 +172,7 @@ def table(rows: Sequence[Mapping]) -> str:
     """Markdown: a row an iteration and world; what the PRM is over the likelihood, in points."""
     head = ["PRM", "world", "states", "pairs", "over the likelihood", "paths", "games", "over the likelihood"]
     if rows and rows[0]["search"]:
-        head += ["search by the PRM", "over the likelihood", "over the most frequent sample"]
+        head += ["search by the PRM", "over the likelihood", "p Holm", "over the most frequent sample", "p Holm"]
     body = []
     for row in rows:
         states, paths, search = row["states"], row["paths"], row["search"]
@@ -171,22 +181,22 @@ def table(rows: Sequence[Mapping]) -> str:
         cells += [_share(paths["prm"]), paths["games"], _over(paths["over_likelihood"])]
         if search:
             cells.append(f"{100 * search[PRM]:.1f} %")
-            for by in (LIKELIHOOD, "constant"):
+            for by in CONTROLS:
                 test = search[f"over_{by}"]
-                cells.append(f"{_over(test, 'ci_low', 'ci_high')}, p {test['p_value']:.2g}")
+                cells += [f"{_over(test, 'ci_low', 'ci_high')}, p {test['p_value']:.2g}", f"{test['p_holm']:.2g}"]
         body.append([str(cell) for cell in cells])
     return "\n".join(markdown(head, body))
 
 
 def main() -> None:
-    parser = campaign_parser(__doc__)
-    parser.add_argument("--iterations", type=lambda value: [int(n) for n in value.split(",")], help="default: all")
-    parser.add_argument("--split", default="seen,unseen", help="of the games (default %(default)s)")
-    parser.add_argument("--games", type=int, default=200, help="at most, of each world (default %(default)s)")
-    parser.add_argument("--plays", type=int, default=4, help="of a game (default %(default)s)")
+    parser = campaign_parser("path_order", __doc__)
+    parser.add_argument("--iterations", type=listed(count), help="default: all")
+    parser.add_argument("--split", type=listed(), default=("seen", "unseen"), help="of the games (default seen,unseen)")
+    parser.add_argument("--games", type=count, default=200, help="at most, of each world (default %(default)s)")
+    parser.add_argument("--plays", type=at_least(2), default=4, help="of a game (default %(default)s)")
     parser.add_argument("--search", help="played under each scorer: beam_4x4 (default: none)")
     parser.add_argument("--seed", type=any_seed, default=1)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=count, default=1)
     args = parser.parse_args()
     answer(
         "path_order",

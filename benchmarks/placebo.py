@@ -31,11 +31,11 @@ import pyarrow as pa
 import torch
 from transformers.utils import logging
 
-from agentprm_core.arguments import above_zero, any_seed, at_least, count, device
+from agentprm_core.arguments import OneLineParser, above_zero, any_seed, at_least, count, device, listed, not_negative
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.draws import sample_of
 from agentprm_core.errors import EXPECTED, DataError
-from agentprm_core.evaluate import OUTCOMES, holm, outcomes_table, paired_test, pooled, pooled_wins, summary
+from agentprm_core.evaluate import OUTCOMES, correct, outcomes_table, paired_test, pooled, pooled_wins, summary
 from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where, playing_dtype
 from agentprm_core.search.decoding_config import PRM, SCORERS, decoding
@@ -123,8 +123,7 @@ def table(played: Sequence[tuple[Cell, pa.Table]]) -> list[dict]:
         row["v_prm"] = by_prm and asdict(paired_test(by_prm, won[cell.place, cell.scorer]))
         rows.append(row)
     tests = [row["v_prm"] for row in rows if row["v_prm"]]
-    for test, corrected in zip(tests, holm([test["p_value"] for test in tests]), strict=True):
-        test["p_holm"] = corrected
+    correct(tests)
     return rows
 
 
@@ -215,19 +214,23 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(
+        prog="python -m benchmarks.placebo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
     parser.add_argument("--prm", type=Path, required=True, help="checkpoint folder")
     parser.add_argument("--placebo", type=Path, help="checkpoint folder of a PRM of permuted labels")
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
-    parser.add_argument("--split", type=_split, required=True, help="unseen, valid_seen …; several: seen,unseen")
+    parser.add_argument("--split", type=listed(), required=True, help="unseen, valid_seen …; several: seen,unseen")
     parser.add_argument("--limit", type=count, help="only so many games of each split, drawn so that kinds mix")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the games', else the policy's)")
     parser.add_argument(
-        "--scorers", type=_scorers, help=f"of {', '.join((*SCORERS, PLACEBO))} (default: all but true_q)"
+        "--scorers", type=listed(_scorer), help=f"of {', '.join((*SCORERS, PLACEBO))} (default: all but true_q)"
     )
-    parser.add_argument("--searches", type=_searches, default=SEARCHES, help=f"(default {','.join(SEARCHES)})")
-    parser.add_argument("--prior", type=_priors, default=(0.1, 0.0), help="τ, one or several (default 0.1,0)")
+    parser.add_argument("--searches", type=listed(_search), default=SEARCHES, help=f"(default {','.join(SEARCHES)})")
+    parser.add_argument(
+        "--prior", type=listed(not_negative), default=(0.1, 0.0), help="τ, one or several (default 0.1,0)"
+    )
     parser.add_argument("--temperature", type=above_zero, default=1.0, help="of samples (default %(default)s)")
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=count, help="actions an episode (default: the world's)")
@@ -242,39 +245,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _split(value: str) -> tuple[str, ...]:
-    return tuple(value.split(","))
+def _scorer(name: str) -> str:
+    if name not in (*SCORERS, PLACEBO):
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join((*SCORERS, PLACEBO))}")
+    return name
 
 
-def _scorers(value: str) -> tuple[str, ...]:
-    names = _split(value)
-    for name in names:
-        if name not in (*SCORERS, PLACEBO):
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join((*SCORERS, PLACEBO))}")
-    return names
-
-
-def _searches(value: str) -> tuple[str, ...]:
-    for name in _split(value):
-        try:
-            way = decoding(name)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        if way.method not in ("best_of_n", "beam") or way.by != PRM:
-            raise argparse.ArgumentTypeError(
-                f"{name!r} is not allowed: best_of_N, beam_NxM, beam_NxM_back or beam_NxM_path"
-            )
-    return _split(value)
-
-
-def _priors(value: str) -> tuple[float, ...]:
+def _search(name: str) -> str:
     try:
-        priors = tuple(float(part) for part in _split(value))
-    except ValueError:
-        priors = (-1.0,)
-    if not all(0 <= prior < float("inf") for prior in priors):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a list like 0.1,0 of numbers that are at least 0")
-    return priors
+        way = decoding(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if way.method not in ("best_of_n", "beam") or way.by != PRM:
+        raise argparse.ArgumentTypeError(
+            f"{name!r} is not allowed: best_of_N, beam_NxM, beam_NxM_back or beam_NxM_path"
+        )
+    return way.name
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from agentprm_core.arguments import count
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
 from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, train_on_labels
@@ -75,10 +76,10 @@ def _told(figures: dict) -> str:
 
 
 def main() -> None:
-    parser = campaign_parser(__doc__)
-    parser.add_argument("--iteration", type=int, default=1, help="whose rollouts and labels (default %(default)s)")
+    parser = campaign_parser("placebo_prm", __doc__)
+    parser.add_argument("--iteration", type=count, default=1, help="whose rollouts and labels (default %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="the checkpoint's folder")
-    parser.add_argument("--limit", type=int, help="only so many training episodes")
+    parser.add_argument("--limit", type=count, help="only so many training episodes")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         where = (args.campaign, args.iteration, args.out, Path(scratch))

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from agentprm_core.arguments import count
 from agentprm_core.methods.critic_base import labelled_sides
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.prm.dataset import Labelled
@@ -79,8 +80,8 @@ def _cell(row: dict) -> str:
 
 
 def main() -> None:
-    parser = campaign_parser(__doc__)
-    parser.add_argument("--threads", type=int, default=1)
+    parser = campaign_parser("ranking_matrix", __doc__)
+    parser.add_argument("--threads", type=count, default=1)
     args = parser.parse_args()
     answer(
         "ranking_matrix",

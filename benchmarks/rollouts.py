@@ -27,7 +27,7 @@ from pathlib import Path
 
 import torch
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import any_seed, at_least, count
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model
 from agentprm_core.policy.prompt import make_renderer
@@ -259,19 +259,19 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", type=Path, help="a checkpoint; without it one is trained")
-    parser.add_argument("--demos", type=int, default=600, help="demonstrations to train on")
-    parser.add_argument("--train-steps", type=int, default=120)
-    parser.add_argument("--model-width", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--games", type=int, default=64, help="generated households to play")
-    parser.add_argument("--episodes", type=int, default=4, help="episodes a game")
-    parser.add_argument("--max-turns", type=int, default=30)
-    parser.add_argument("--max-action-tokens", type=int, default=16)
-    parser.add_argument("--context", type=int, default=512)
-    parser.add_argument("--slots", type=int, default=256)
-    parser.add_argument("--reference-episodes", type=int, default=64)
-    parser.add_argument("--reference-batch", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--demos", type=count, default=600, help="demonstrations to train on")
+    parser.add_argument("--train-steps", type=count, default=120)
+    parser.add_argument("--model-width", type=count, default=128)
+    parser.add_argument("--layers", type=count, default=4)
+    parser.add_argument("--games", type=count, default=64, help="generated households to play")
+    parser.add_argument("--episodes", type=count, default=4, help="episodes a game")
+    parser.add_argument("--max-turns", type=count, default=30)
+    parser.add_argument("--max-action-tokens", type=at_least(2), default=16)
+    parser.add_argument("--context", type=count, default=512)
+    parser.add_argument("--slots", type=count, default=256)
+    parser.add_argument("--reference-episodes", type=count, default=64)
+    parser.add_argument("--reference-batch", type=count, default=128)
+    parser.add_argument("--threads", type=count, default=torch.get_num_threads())
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import above_zero, any_seed, at_least, count, not_negative
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import new_prm
@@ -113,20 +113,22 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", type=Path, help="a checkpoint; without it one is trained")
     parser.add_argument("--prm", type=Path, help="a checkpoint; without it scores are random")
-    parser.add_argument("--likelihood", type=float, default=0.3, help="of a PRM with random scores: critic.likelihood")
-    parser.add_argument("--demos", type=int, default=600, help="demonstrations to train on")
-    parser.add_argument("--train-steps", type=int, default=120)
-    parser.add_argument("--width", type=int, default=8)
-    parser.add_argument("--samples", type=int, default=8)
-    parser.add_argument("--model-width", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--games", type=int, default=35, help="generated households to search")
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--max-turns", type=int, default=30)
-    parser.add_argument("--max-action-tokens", type=int, default=16)
-    parser.add_argument("--context", type=int, default=512)
-    parser.add_argument("--slots", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--likelihood", type=not_negative, default=0.3, help="of a PRM with random scores: critic.likelihood"
+    )
+    parser.add_argument("--demos", type=count, default=600, help="demonstrations to train on")
+    parser.add_argument("--train-steps", type=count, default=120)
+    parser.add_argument("--width", type=count, default=8)
+    parser.add_argument("--samples", type=count, default=8)
+    parser.add_argument("--model-width", type=count, default=128)
+    parser.add_argument("--layers", type=count, default=4)
+    parser.add_argument("--games", type=count, default=35, help="generated households to search")
+    parser.add_argument("--temperature", type=above_zero, default=1.0)
+    parser.add_argument("--max-turns", type=count, default=30)
+    parser.add_argument("--max-action-tokens", type=at_least(2), default=16)
+    parser.add_argument("--context", type=count, default=512)
+    parser.add_argument("--slots", type=count, default=256)
+    parser.add_argument("--threads", type=count, default=torch.get_num_threads())
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")

@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 import psutil
 import torch
 
+from agentprm_core.arguments import at_least, count
 from agentprm_core.policy.models import Checkpoint, load_checkpoint
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.search.playing import PlaySettings
@@ -104,18 +105,18 @@ def main() -> None:
     pools = {count: Processes(count, threads=1) if count > 1 else HERE for count in counts}
     found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     for number in range(args.rounds + 1):
-        for count in counts:
-            for name, where in (("local", pools[count]), ("ray", rays[count])):
-                few = portions[:count] if number == 0 else portions  # the first round wakes all up
+        for players in counts:
+            for name, where in (("local", pools[players]), ("ray", rays[players])):
+                few = portions[:players] if number == 0 else portions  # the first round wakes all up
                 figures = measured(where, policy, few)
                 if number:
-                    found.setdefault((name, count), []).append(figures)
+                    found.setdefault((name, players), []).append(figures)
     middle = {key: [statistics.median(column) for column in zip(*rows)] for key, rows in found.items()}
     report = _report(middle, args)
     if args.empty:
         report["empty_ms"] = {}
-        for count in sorted({1, args.actors}):
-            report["empty_ms"][count] = empty(rays[count], args.empty)
+        for players in sorted({1, args.actors}):
+            report["empty_ms"][players] = empty(rays[players], args.empty)
     rays[1].close()
     if not args.json:
         for name, value in report.items():
@@ -148,11 +149,11 @@ def _report(middle: dict[tuple[str, int], list[float]], args: argparse.Namespace
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--actors", type=int, default=2, help="players, at most (default %(default)s)")
-    parser.add_argument("--portions", type=int, default=8, help="of each way (default %(default)s)")
-    parser.add_argument("--episodes", type=int, default=64, help="of a portion (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="(default %(default)s)")
-    parser.add_argument("--empty", type=int, default=10_000, help="shards of no work (default %(default)s)")
+    parser.add_argument("--actors", type=count, default=2, help="players, at most (default %(default)s)")
+    parser.add_argument("--portions", type=count, default=8, help="of each way (default %(default)s)")
+    parser.add_argument("--episodes", type=count, default=64, help="of a portion (default %(default)s)")
+    parser.add_argument("--rounds", type=count, default=3, help="(default %(default)s)")
+    parser.add_argument("--empty", type=at_least(0), default=10_000, help="shards of no work (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the JSON object alone")
     args = parser.parse_args()
     args.load = os.getloadavg()[0]

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
+from agentprm_core.arguments import repeated
 from agentprm_core.comparing import over_seeds
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import paired_counts, paired_test, pooled, pooled_wins
@@ -215,6 +216,8 @@ def main() -> None:
     named = [one.partition("=") for one in args.campaigns]
     if not all(name and folder for name, _, folder in named):
         parser.error("campaigns are given as NAME=FOLDER")
+    if (place := repeated(args.campaigns)) is not None:
+        parser.error(f"{args.campaigns[place]!r} is there twice: each campaign is given once")
     if args.out and args.out.suffix not in (".png", ".svg"):
         parser.error(f"--out: {args.out} is no picture: it must end in .png or .svg")
     try:

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from agentprm_core.arguments import above_zero, count
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.rows import PrmColumns
 from agentprm_core.training.attention import packed_attention
@@ -146,19 +147,19 @@ def measure(args: argparse.Namespace) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=64)
-    parser.add_argument("--rival-episodes", type=int, default=8, help="the rival is timed on the first of them")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sft-steps", type=int, default=30, help="of fine-tuning with Muon")
-    parser.add_argument("--turns", type=int, default=20)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--kv-heads", type=int, default=2)
-    parser.add_argument("--batch-tokens", type=int, default=2048)
+    parser.add_argument("--episodes", type=count, default=64)
+    parser.add_argument("--rival-episodes", type=count, default=8, help="the rival is timed on the first of them")
+    parser.add_argument("--rounds", type=count, default=5)
+    parser.add_argument("--sft-steps", type=count, default=30, help="of fine-tuning with Muon")
+    parser.add_argument("--turns", type=count, default=20)
+    parser.add_argument("--width", type=count, default=128)
+    parser.add_argument("--layers", type=count, default=4)
+    parser.add_argument("--heads", type=count, default=4)
+    parser.add_argument("--kv-heads", type=count, default=2)
+    parser.add_argument("--batch-tokens", type=count, default=2048)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--peak-tflops", type=float, help="of the device, for the utilisation")
+    parser.add_argument("--peak-tflops", type=above_zero, help="of the device, for the utilisation")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     args = parser.parse_args()
     figures = measure(args)

@@ -26,11 +26,11 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import above_zero, any_seed, count, listed, not_negative
 from agentprm_core.datasets import games_from_table, read_table
 from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
-from agentprm_core.evaluate import paired_test, wilson
+from agentprm_core.evaluate import correct, paired_test, wilson
 from agentprm_core.methods.base import Given
 from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, train_on_labels
 from agentprm_core.policy.models import Checkpoint
@@ -85,7 +85,8 @@ def rankings(prms: Mapping[str, Checkpoint], held_out: Sequence[Labelled], of: M
 def successes(
     policy: Checkpoint, prms: Mapping[str, Checkpoint], games: Mapping[str, list[Game]], search: Search, seed: int
 ) -> list[dict]:
-    """A row for each scorer and world: Best-of-N under it, and the paired difference to the untrained likelihood."""
+    """A row for each scorer and world: Best-of-N under it, and the paired difference to the untrained likelihood, whose
+    p is also corrected for the number of these (``p_holm``, Holm)."""
     ways = {name: (prm, search) for name, prm in prms.items()}
     some = next(iter(prms.values()))  # the controls ask no PRM for a score
     for name, scorer in {LIKELIHOOD: "untrained_likelihood", CONSTANT: "constant"}.items():
@@ -101,6 +102,7 @@ def successes(
         row = {"scorer": name, "world": world, "games": n, "success": wins / n, "interval": wilson(wins, n)}
         test = None if name == LIKELIHOOD else asdict(paired_test(won[LIKELIHOOD, world], by_game))
         rows.append(row | {"v_likelihood": test})
+    correct([row["v_likelihood"] for row in rows if row["v_likelihood"]])
     return rows
 
 
@@ -140,7 +142,11 @@ def run(args: argparse.Namespace) -> dict:
 
 def _won(row: Mapping) -> str:
     test = row["v_likelihood"]
-    beside = "" if test is None else f" ({100 * test['difference']:+.1f}, p {test['p_value']:.2g})"
+    beside = (
+        ""
+        if test is None
+        else f" ({100 * test['difference']:+.1f}, p {test['p_value']:.2g}, p Holm {test['p_holm']:.2g})"
+    )
     return f"{100 * row['success']:.1f} %{beside}"
 
 
@@ -156,13 +162,15 @@ def _told(found: Mapping) -> str:
 
 
 def main() -> None:
-    parser = campaign_parser(__doc__)
-    parser.add_argument("--split", default="seen,unseen", help="of the games played (default %(default)s)")
-    parser.add_argument("--limit", type=int, help="only so many games of each world")
+    parser = campaign_parser("transfer", __doc__)
+    parser.add_argument(
+        "--split", type=listed(), default=("seen", "unseen"), help="of the games played (default seen,unseen)"
+    )
+    parser.add_argument("--limit", type=count, help="only so many games of each world")
     parser.add_argument("--search", default="best_of_16", help="of π₀ under each scorer (default %(default)s)")
-    parser.add_argument("--prior", type=float, default=0.0, help="τ (default %(default)s)")
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--prior", type=not_negative, default=0.0, help="τ (default %(default)s)")
+    parser.add_argument("--temperature", type=above_zero, default=1.0)
+    parser.add_argument("--threads", type=count, default=1)
     parser.add_argument("--seed", type=any_seed, default=1)
     args = parser.parse_args()
     answer("transfer", lambda: run(args), _told, only_json=args.json)

@@ -12,8 +12,9 @@ The policies then play held-out games without a PRM.
 
 The last line is one JSON object: ``rows``, an arm each, with what was won and imitated, success on both splits together
 (``success``) and on each (``by_split``), and paired differences to the PRM's arm with McNemar's exact p: of success
-(``v_prm``, also corrected for their number by Holm), on each split, and of the searches where both searched
-(``search_v_prm``). A difference is the row's minus the PRM's. With ``--keep`` a run that was killed goes on.
+(``v_prm``), on each split, and of the searches where both searched (``search_v_prm``). Each of the three kinds is also
+corrected for the number of its differences (``p_holm``, Holm). A difference is the row's minus the PRM's. With
+``--keep`` a run that was killed goes on.
 ``python -m benchmarks.over_seeds`` takes the lines of several seeds.
 """
 
@@ -29,10 +30,10 @@ from typing import Any
 
 import torch
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import any_seed, count, listed
 from agentprm_core.datasets import atomic_write, episodes_from_table, games_from_table, read_table, write_table
 from agentprm_core.errors import DataError
-from agentprm_core.evaluate import holm, paired_test, wilson
+from agentprm_core.evaluate import correct, paired_test, wilson
 from agentprm_core.improve.rft import successes
 from agentprm_core.improve.takeover import taken_over
 from agentprm_core.methods.base import Given
@@ -138,12 +139,13 @@ def measure(root: Path, args: argparse.Namespace) -> list[dict]:
         print(f"{arm}: {rows[-1]['success']:.1%}", file=sys.stderr, flush=True)
     if PRM in played:
         searched = found.keys() - {*UNSEARCHED}
-        _compare(rows, played, {arm: {one.game_id: one.won for one in found[arm]} for arm in searched})
+        compare(rows, played, {arm: {one.game_id: one.won for one in found[arm]} for arm in searched})
     return rows
 
 
-def _compare(rows: list[dict], played: Mapping[str, Won], found: Mapping[str, Won]) -> None:
-    """Put each arm minus the PRM's into its row. ``found``: by arm that searched, which of its games were won."""
+def compare(rows: list[dict], played: Mapping[str, Won], found: Mapping[str, Won]) -> None:
+    """Put each arm minus the PRM's into its row, each p also corrected (``p_holm``). ``found``: by arm that searched,
+    which of its games were won."""
     others = [row for row in rows if row["arm"] != PRM]
     for row in others:
         arm = row["arm"]
@@ -152,8 +154,9 @@ def _compare(rows: list[dict], played: Mapping[str, Won], found: Mapping[str, Wo
             told["v_prm"] = asdict(paired_test(_of(split, played[PRM]), _of(split, played[arm])))
         if arm in found:
             row["search_v_prm"] = asdict(paired_test(found[PRM], found[arm]))
-    for row, corrected in zip(others, holm([row["v_prm"]["p_value"] for row in others]), strict=True):
-        row["v_prm"]["p_holm"] = corrected
+    correct([row["v_prm"] for row in others])
+    correct([told["v_prm"] for row in others for told in row["by_split"].values()])
+    correct([row["search_v_prm"] for row in others if row["search_v_prm"]])
 
 
 def _of(split: str, won: Won) -> Won:
@@ -187,22 +190,25 @@ def table(rows: Sequence[Mapping]) -> str:
     return "\n".join(markdown(head, body)).replace("%", " %")
 
 
+def _arm(name: str) -> str:
+    if name not in (allowed := (*SCORERS, PLACEBO, *UNSEARCHED)):
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(allowed)}")
+    return name
+
+
 def main() -> None:
-    parser = campaign_parser(__doc__)
+    parser = campaign_parser("updates", __doc__)
     parser.add_argument("--keep", type=Path, required=True, help="a folder for searches and policies")
-    parser.add_argument("--arms", type=lambda value: value.split(","), help=f"default: {','.join(ARMS)}")
+    parser.add_argument("--arms", type=listed(_arm), help=f"default: {','.join(ARMS)}")
     parser.add_argument("--placebo", type=Path, help="checkpoint folder of a PRM of permuted labels")
     parser.add_argument("--way", default="greedy", help="how the policies play held-out games (default %(default)s)")
-    parser.add_argument("--steps", type=int, help="of the update (default: the campaign's)")
-    parser.add_argument("--games", type=int, help="searched (default: the campaign's)")
+    parser.add_argument("--steps", type=count, help="of the update (default: the campaign's)")
+    parser.add_argument("--games", type=count, help="searched (default: the campaign's)")
     parser.add_argument("--all", action="store_true", help="each arm imitates all that it won")
     parser.add_argument("--seed", type=any_seed, default=1, help="of the draws in search and update (default 1)")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=count, default=1)
     args = parser.parse_args()
     args.arms = args.arms or [*ARMS, *([PLACEBO] if args.placebo else [])]
-    for arm in args.arms:
-        if arm not in (allowed := (*SCORERS, PLACEBO, *UNSEARCHED)):
-            parser.error(f"--arms: {arm!r} is not one of {', '.join(allowed)}")
     if PLACEBO in args.arms and not args.placebo:
         parser.error("--arms placebo needs --placebo, a PRM of permuted labels (python -m benchmarks.placebo_prm)")
     answer(

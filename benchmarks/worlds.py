@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from agentprm_core.arguments import any_seed
+from agentprm_core.arguments import any_seed, count
 from agentprm_core.errors import EXPECTED
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
@@ -91,9 +91,9 @@ def measure(spec: WorldSpec, games: Sequence[Game], steps: int, seed: int) -> di
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--world", required=True, help="as env.world has it")
-    parser.add_argument("--games", type=int, default=20, help="generated games to play")
+    parser.add_argument("--games", type=count, default=20, help="generated games to play")
     parser.add_argument("--split", default="unseen")
-    parser.add_argument("--steps", type=int, default=40, help="commands a game at most")
+    parser.add_argument("--steps", type=count, default=40, help="commands a game at most")
     parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     asked = parser.parse_args()

@@ -23,6 +23,7 @@ from typing import Any
 
 from dvc.repo import Repo
 
+from agentprm_core.arguments import not_negative
 from agentprm_core.errors import EXPECTED, DataError
 from flows.snapshot import CAMPAIGNS, SnapshotError, branch_of, exists, git, held, remove
 from tasks.frame.secrets import redacted
@@ -223,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m flows.gc", description="What takes space, and what may go.")
     parser.add_argument("--delete", action="store_true", help="delete what may go; else it is only shown")
     parser.add_argument("--remote", action="store_true", help="in the default DVC remote, too")
-    parser.add_argument("--days", type=float, default=DAYS, help=f"younger objects stay ({DAYS:g})")
+    parser.add_argument("--days", type=not_negative, default=DAYS, help=f"younger objects stay ({DAYS:g})")
     asked = parser.parse_args(arguments)
     try:
         collect(Path.cwd(), remote=asked.remote, days=asked.days, delete=asked.delete)

@@ -26,6 +26,7 @@ import tarfile
 import time
 from pathlib import Path
 
+from agentprm_core.arguments import above_zero
 from flows.leash import leashed
 from tasks.frame import layout
 from tasks.frame.order import all_stages
@@ -104,7 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flows.stages_in_order", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for figures and what is printed")
     parser.add_argument("--begin", default="games", metavar="STAGE", help="what comes before is there (default games)")
-    parser.add_argument("--minutes", type=float, default=9.0, help="the running stage is then ended (default 9)")
+    parser.add_argument("--minutes", type=above_zero, default=9.0, help="the running stage is then ended (default 9)")
     asked = parser.parse_args()
     try:
         report = run(load_params(), asked.begin, time.monotonic() + 60 * asked.minutes, asked.out)

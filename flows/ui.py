@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import URLError
 
-from agentprm_core.arguments import port
+from agentprm_core.arguments import at_least, port
 from flows.checkout import CHECKOUT
 from flows.leash import leashed
 from flows.provision import CPU_POOL
@@ -136,7 +136,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Prefect server, process worker and MLflow on localhost.")
     parser.add_argument("--prefect-port", type=port, default=4200)
     parser.add_argument("--mlflow-port", type=port, default=5000)
-    parser.add_argument("--gpus", type=int, help="GPUs that the GPU work pool shares out")
+    parser.add_argument("--gpus", type=at_least(0), help="GPUs that the GPU work pool shares out")
     arguments = parser.parse_args()
     for end in (signal.SIGINT, signal.SIGTERM):  # set both: a shell starts background jobs with SIGINT ignored
         signal.signal(end, signal.default_int_handler)

@@ -21,6 +21,7 @@ from agentprm_core.improve.policy_gradient import Experience, GradientSettings, 
 from agentprm_core.kept import digest, kept
 from agentprm_core.methods.base import Collected, Given, Played, Updated
 from agentprm_core.methods.update_base import UpdateConfig, hardware_settings
+from agentprm_core.overlap import of_played
 from agentprm_core.policy.decoding import Constrained
 from agentprm_core.rollout import play, starts
 from agentprm_core.seeding import episode_seed
@@ -119,13 +120,19 @@ def follow(config: ClippedConfig, given: Given, rule: Rule) -> Updated:
 
 
 def follow_these(config: ClippedConfig, given: Given, rule: Rule, first: Experience, *, alone: bool = False) -> Updated:
-    """The clipped update of ``first``, and of fresh rollouts by ``rule``. ``alone``: in one process in any case."""
+    """The clipped update of ``first``, and of fresh rollouts by ``rule``. ``alone``: in one process in any case.
+
+    With fresh rollouts the figures have ``fresh_games``: :func:`agentprm_core.overlap.of_played` of all their games.
+    """
     fresh = partial(_fresh, config, given, rule) if config.refresh else None
     settings = gradient_settings(config, given, rule, alone)
     trainee, how = given.trainee, given.play
     decoding = Constrained(trainee, how.max_action_tokens) if how.constrained else None
     model, figures = train_policy_gradient(first, trainee, settings, given.scratch, fresh, decoding)
     times = figures.get("refreshed", [])
+    if config.refresh:
+        drawn = {game.id for time in range(1, len(times) + 1) for game in _fresh_games(config.refresh, given, time)}
+        figures["fresh_games"] = of_played(given, drawn)
     played = Played(sum(time["episodes"] for time in times), sum(time["turns"] for time in times))
     return Updated(model, figures, played)
 
@@ -178,13 +185,18 @@ def play_whole(given: Given, games: Sequence[Game], time: int) -> pa.Table:
 def _fresh(config: ClippedConfig, given: Given, rule: Rule, time: int, path: Path) -> Experience:
     """What a killed run has played it does not play again."""
     assert config.refresh is not None  # else nobody asks
-    most = min(config.refresh.games, len(given.training_games))
-    drawn = random.Random(episode_seed(given.seed, "fresh games", time)).sample(given.training_games, most)
-    games = sorted(drawn, key=lambda game: game.id)
+    games = _fresh_games(config.refresh, given, time)
     playing = partial(rule.play or play_whole, given, games, time)
     table = kept(path.with_name(path.name + ".parquet"), rule.schema, playing)
     credit = rule.credit(table, time, path)
     return experience_of(list(episodes_from_table(table.select(EPISODES.names))), credit)
+
+
+def _fresh_games(refresh: Refresh, given: Given, time: int) -> list[Game]:
+    """Those that are played this time."""
+    most = min(refresh.games, len(given.training_games))
+    drawn = random.Random(episode_seed(given.seed, "fresh games", time)).sample(given.training_games, most)
+    return sorted(drawn, key=lambda game: game.id)
 
 
 def by_outcomes(advantages: Callable[[Turns], np.ndarray]) -> Callable[[pa.Table, int, Path], Credit]:

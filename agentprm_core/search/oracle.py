@@ -15,12 +15,16 @@ from agentprm_core.rollout import Start, play
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Game
 
+_Said = tuple[tuple[str, str], ...]
+"""The actions of a conversation so far, each with its reason."""
+
 
 class TrueQ:
     """A scorer: the mean of γ^{T−1−t} · R over ``plays`` continuations of each candidate by ``sampler``.
 
     It knows the game behind each conversation by its seed: ``games`` are the games of the episodes' starts, by the
-    starts' seeds. The sampler must be another one than the player's.
+    starts' seeds. The sampler must be another one than the player's. The reasons of a conversation are told again, the
+    candidate's too, so a play goes on from what its player has said.
 
     ``steps``: by seed, the actions that the continuations did in worlds, replayed ones too.
     """
@@ -40,7 +44,7 @@ class TrueQ:
         self._sampler, self._games = sampler, games
         self._plays, self._gamma, self._world_name, self._max_turns = plays, gamma, world_name, max_turns
         self.steps: Counter[int] = Counter()
-        self._told: dict[int, tuple[int, tuple[str, ...]]] = {}
+        self._told: dict[int, tuple[int, _Said]] = {}
         self._read: Counter[int] = Counter()
         self._next = 0
 
@@ -55,7 +59,7 @@ class TrueQ:
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
         seed, told = self._told[seat]
-        self._told[seat] = (seed, (*told, action))
+        self._told[seat] = (seed, (*told, (action, reason)))
 
     def close(self, seat: int) -> int:
         del self._told[seat]
@@ -66,10 +70,12 @@ class TrueQ:
         starts, places = [], []
         for number, (seat, candidates) in enumerate(asked):
             seed, told = self._told[seat]
+            actions, before = tuple(action for action, _ in told), tuple(reason for _, reason in told)
             for choice, candidate in enumerate(candidates):
+                first, reasons = candidate.action, (*before, candidate.reason)
                 for k in range(self._plays):
-                    branch = episode_seed(seed, len(told), candidate.action, k)
-                    starts.append(Start(self._games[seed], len(starts), branch, told, candidate.action))
+                    branch = episode_seed(seed, len(told), first, k)
+                    starts.append(Start(self._games[seed], len(starts), branch, actions, first, reasons))
                     places.append((number, choice, seat))
         scores = [[0.0] * len(candidates) for _, candidates in asked]
         for episode in play(self._sampler, starts, world_name=self._world_name, max_turns=self._max_turns):
@@ -80,7 +86,7 @@ class TrueQ:
             self.steps[self._told[seat][0]] += episode.length
         return scores
 
-    def _keep(self, seed: int, told: tuple[str, ...]) -> int:
+    def _keep(self, seed: int, told: _Said) -> int:
         self._next += 1
         self._told[self._next] = (seed, told)
         return self._next

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from agentprm_core.evaluate import COMPUTE, LEVEL, holm, paired_test, summary, wins
+from agentprm_core.evaluate import COMPUTE, LEVEL, correct, paired_test, summary, wins
 from agentprm_core.search.efficiency import efficiency
 from tasks.report.text import aligned, markdown
 
@@ -39,8 +39,7 @@ def table(outcomes: pa.Table, methods: Mapping[str, str], first: str | None) -> 
             ours = wins(outcomes, method=first, decoding=row["decoding"])
             rows[-1]["v_first"] = asdict(paired_test(ours, won))
             against.append(rows[-1]["v_first"])
-    for test, corrected in zip(against, holm([test["p_value"] for test in against])):
-        test["p_holm"] = corrected
+    correct(against)
     return sorted(rows, key=lambda row: (row["search"], row["prm"], row["tokens"]))
 
 

@@ -23,7 +23,7 @@ import re
 import sys
 from pathlib import Path
 
-from agentprm_core.arguments import OneLineParser, called
+from agentprm_core.arguments import OneLineParser, at_least, called, count, listed, repeated
 from agentprm_core.errors import EXPECTED
 from tasks.commands.standalone import playing_arguments
 
@@ -33,11 +33,9 @@ def main(prog: str = "python -m tasks.commands.search_curves") -> None:
     arguments = parser.parse_args()
     if not arguments.prm and arguments.oracle is None:
         parser.error("nobody chooses: --prm NAME=FOLDER, --oracle PLAYS, or both")
-    if arguments.oracle is not None and arguments.oracle < 1:
-        parser.error(f"--oracle: a value needs at least one play, not {arguments.oracle}")
     names = [name for name, _ in arguments.prm]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        parser.error(f"--prm: {twice[0]!r} is there twice: give each PRM a name of its own")
+    if (place := repeated(names)) is not None:
+        parser.error(f"--prm: {names[place]!r} is there twice: give each PRM a name of its own")
     widest = max(width for width, _ in arguments.beams)
     if widest > arguments.slots:
         parser.error(f"--beams: a beam of width {widest} needs as many --slots, not {arguments.slots}")
@@ -60,10 +58,14 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         default=[],
         help="NAME=checkpoint folder, or NAME=shipped:NAME; repeatable",
     )
-    parser.add_argument("--oracle", type=int, metavar="PLAYS", help="Best-of-N under the true Q, of PLAYS a candidate")
+    parser.add_argument(
+        "--oracle", type=count, metavar="PLAYS", help="Best-of-N under the true Q, of PLAYS a candidate"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder of the cells, the table and the picture")
-    parser.add_argument("--best-of", type=_numbers, default=[2, 4, 8, 16], help="N, more than 1 (default 2,4,8,16)")
-    parser.add_argument("--beams", type=_sizes, default=[(2, 2), (4, 4), (8, 8)], help="(default 2x2,4x4,8x8)")
+    parser.add_argument(
+        "--best-of", type=listed(at_least(2)), default=(2, 4, 8, 16), help="N; 1 is sampling (default 2,4,8,16)"
+    )
+    parser.add_argument("--beams", type=listed(_size), default=((2, 2), (4, 4), (8, 8)), help="(default 2x2,4x4,8x8)")
     parser.add_argument(
         "--path-prior",
         action="store_true",
@@ -84,20 +86,13 @@ def _named(value: str) -> tuple[str, Path]:
     return name, Path(path)
 
 
-def _numbers(value: str) -> list[int]:
-    if not re.fullmatch(r"\d+(,\d+)*", value) or min(found := [int(n) for n in value.split(",")]) < 2:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a list like 2,4,8 of numbers above 1 (1 is sampling)")
-    return list(dict.fromkeys(found))
-
-
-def _sizes(value: str) -> list[tuple[int, int]]:
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(,[1-9]\d*x[1-9]\d*)*", value):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a list like 2x2,4x8 of nodes kept x actions drawn")
-    sizes = (size.split("x") for size in dict.fromkeys(value.split(",")))
-    found = [(int(kept), int(drawn)) for kept, drawn in sizes]
-    if (1, 1) in found:
-        raise argparse.ArgumentTypeError(f"{value!r} has 1x1, which is sampling: keep or draw more than 1")
-    return found
+def _size(value: str) -> tuple[int, int]:
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", value):
+        raise argparse.ArgumentTypeError(f"{value!r} is not like 4x8: nodes kept x actions drawn")
+    kept, drawn = map(int, value.split("x"))
+    if (kept, drawn) == (1, 1):
+        raise argparse.ArgumentTypeError("1x1 is sampling: keep or draw more than 1")
+    return kept, drawn
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any, cast
 import pyarrow.compute as pc
 import torch
 
-from agentprm_core.arguments import OneLineParser
+from agentprm_core.arguments import OneLineParser, at_least, count, repeated
 from agentprm_core.datasets import atomic_write, games_from_table, read_table
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import OUTCOMES, paired_test, wilson
@@ -240,13 +240,15 @@ def _row(row: Mapping) -> list[str]:
 def main(prog: str = "python -m tasks.commands.ship") -> None:
     parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--campaign", type=Path, required=True, help="checkout of a finished campaign")
-    parser.add_argument("--policy", type=int, required=True, help="which π")
-    parser.add_argument("--prm", type=int, required=True, help="which PRM")
+    parser.add_argument("--policy", type=at_least(0), required=True, help="which π")
+    parser.add_argument("--prm", type=count, required=True, help="which PRM")
     parser.add_argument("--name", type=_name, required=True, help="it will be shipped:NAME")
     parser.add_argument("--ways", nargs="+", default=["greedy", "best_of_16", "beam_4x4"], help="that are measured")
     parser.add_argument("--command", default="make run", help="what the campaign was run by (default %(default)s)")
     parser.add_argument("--licence", default="games: see the world's package", help="of a world of your own")
     arguments = parser.parse_args()
+    if (place := repeated(arguments.ways)) is not None:
+        parser.error(f"--ways: {arguments.ways[place]!r} is there twice: name each once")
     quiet()
     try:
         ship(arguments)

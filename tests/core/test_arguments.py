@@ -5,12 +5,24 @@ from argparse import ArgumentTypeError
 import pytest
 import torch
 
-from agentprm_core.arguments import above_zero, any_seed, at_least, count, device, not_negative, port
+from agentprm_core.arguments import (
+    above_zero,
+    any_seed,
+    at_least,
+    count,
+    device,
+    listed,
+    not_negative,
+    port,
+    repeated,
+    share,
+)
 
 
 def test_what_is_within_the_range_is_taken():
     assert (at_least(0)("0"), at_least(2)("2")) == (0, 2)
     assert (count("3"), above_zero("0.5"), not_negative("0"), device("cpu")) == (3, 0.5, 0.0, "cpu")
+    assert (share("0.5"), listed()("seen,unseen"), listed(count)("3")) == (0.5, ("seen", "unseen"), (3,))
 
 
 @pytest.mark.parametrize(
@@ -20,12 +32,28 @@ def test_what_is_within_the_range_is_taken():
         (at_least(2), "1", "is not a whole number that is at least 2"),
         *((above_zero, value, "is not a number above 0") for value in ("0", "-1", "nan", "inf", "hot")),
         *((not_negative, value, "is not a number that is at least 0") for value in ("-0.1", "nan", "inf", "much")),
+        *((share, value, "is not a number above 0 and below 1") for value in ("0", "1", "nan", "half")),
+        *(
+            (listed(), value, "has an empty name: one comma between two names, and none at the ends")
+            for value in ("unseen,", ",unseen", "seen,,unseen", "seen, ,unseen", "")
+        ),
+        (listed(), "prm,random,prm", "has 'prm' twice: name each once"),
+        (listed(not_negative), "0,0.0", "has '0.0' twice: name each once"),
         *((device, value, "is not cpu, cuda or cuda:N") for value in ("foo", "cpu:1", "cuda:", "cuda:x")),
     ],
 )
 def test_what_is_not_is_said(kind, value, said):
     with pytest.raises(ArgumentTypeError, match=f"^'{value}' {said}$"):
         kind(value)
+
+
+def test_each_of_a_list_is_read_as_one_is():
+    with pytest.raises(ArgumentTypeError, match=r"^'-1' is not a number that is at least 0$"):
+        listed(not_negative)("0.1,-1")
+
+
+def test_the_place_of_what_is_there_again():
+    assert (repeated("abcb"), repeated("abc"), repeated([])) == (3, None, None)
 
 
 def test_a_gpu_that_is_not_there_is_said(monkeypatch):

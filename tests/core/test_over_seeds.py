@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentprm_core.comparing import over_seeds
-from benchmarks.over_seeds import prms_of, rows_of, searches_of
+from benchmarks.over_seeds import correct_all, prms_of, rows_of, searches_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,6 +99,13 @@ def test_without_a_scorer_that_learnt_nothing_only_the_prms_are_compared():
     assert row["mean"] == pytest.approx(0.1) and "nothing" not in row
 
 
+def test_every_p_of_a_table_is_corrected_for_their_number():
+    """The smallest of three counts three times; a mean without a p does not count."""
+    low, middle, high, none = ({"p_value": p} for p in (0.01, 0.03, 0.2, None))
+    correct_all([{**none}, first := {**high, "over_nothing": low}, {**none, "against_over_nothing": middle}])
+    assert first["p_holm"] == 0.2 and low["p_holm"] == pytest.approx(0.03) and middle["p_holm"] == 0.06
+
+
 def said(*paths: Path | str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks.over_seeds", *map(str, paths)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -110,9 +117,12 @@ def test_from_files_to_the_table(tmp_path):
         paths.append(tmp_path / f"{number}.json")
         paths[-1].write_text("| a table |\n" + json.dumps({"rows": seed(("placebo", difference))}) + "\n")
     done = said(*paths)
-    assert "| placebo | both | +5.0, +15.0 | +10.0 [-53.5, +73.5] | 0.3 |" in done.stdout
+    assert "| placebo | both | +5.0, +15.0 | +10.0 [-53.5, +73.5] | 0.3 | 0.3 |" in done.stdout
     assert json.loads(done.stdout.splitlines()[-1])["rows"][0]["mean"] == pytest.approx(0.1)
     paths[0].write_text("nothing\n")
+    twice = said(paths[1], paths[1]).stderr
+    assert twice.startswith(f"over_seeds: {paths[1]} is there twice: give the file of each seed once (")
+    assert twice.count("\n") == 1
     refused = said(*paths)
     assert refused.returncode == 1 and "each file is the output of benchmarks.updates" in refused.stderr
 
@@ -123,9 +133,12 @@ def test_searches_of_several_seeds_have_a_table_of_their_own(tmp_path):
         rows = [searched("prm", 0.1, 0.6, 0.6), searched("random", 0.1, random, 0.5)]
         path.write_text(json.dumps({"rows": rows}) + "\n")
     done = said(*paths)
-    assert "| best_of_16 | random | 0.1 | all | 50.0 | 60.0 | +5.0, +15.0 | +10.0 [-53.5, +73.5] | 0.3 |" in done.stdout
+    assert (
+        "| best_of_16 | random | 0.1 | all | 50.0 | 60.0 | +5.0, +15.0 | +10.0 [-53.5, +73.5] | 0.3 | 0.3 |"
+        in done.stdout
+    )
     against = said(*paths, "--against", *paths)  # τ 0.1: the PRM of each file against itself
-    assert "| best_of_16 | 0.1 | all | 60.0, 60.0 | 60.0, 60.0 | +0.0 | 55.0, 45.0 | +10.0 [" in against.stdout
+    assert "| best_of_16 | 0.1 | all | 60.0, 60.0 | 60.0, 60.0 | +0.0 |  | 55.0, 45.0 | +10.0 [" in against.stdout
     assert "2 and 1 files" in said(*paths, "--against", paths[0]).stderr
     paths[0].write_text(json.dumps({"rows": seed(("placebo", 0.1))}) + "\n")
     assert "all be of benchmarks.updates, or all of benchmarks.placebo" in said(*paths).stderr

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agentprm_core.types import Episode, Turn
-from benchmarks.path_order import paths_in_order, table
+from benchmarks.path_order import correct_searches, paths_in_order, table
 
 
 def episode(game: str, index: int, actions: str, won: bool) -> Episode:
@@ -53,10 +53,11 @@ def test_the_table_says_what_the_prm_is_over_the_likelihood():
     }
     paths = paths_in_order({"prm": FIRST, "likelihood": FIRST}, PLAYED, seed=0)
     test = {"difference": 0.05, "ci_low": 0.01, "ci_high": 0.09, "p_value": 0.021}
-    search = {"prm": 0.7, "over_untrained_likelihood": test, "over_constant": test}
+    search = {"prm": 0.7, "over_untrained_likelihood": test, "over_constant": {**test, "p_value": 0.3}}
     row = {"iteration": 2, "world": "toy", "states": states, "paths": paths, "search": search}
+    correct_searches([row, {"search": None}])
     cells = [cell.strip() for cell in table([row]).splitlines()[-1].strip("|").split("|")]
     assert cells == [
         "2", "toy", "60.0 %", "12", "+10.0 [-5.0, +25.0]", "50.0 %", "2", "+0.0 [+0.0, +0.0]",
-        "70.0 %", "+5.0 [+1.0, +9.0], p 0.021", "+5.0 [+1.0, +9.0], p 0.021",
+        "70.0 %", "+5.0 [+1.0, +9.0], p 0.021", "0.042", "+5.0 [+1.0, +9.0], p 0.3", "0.3",
     ]  # fmt: skip

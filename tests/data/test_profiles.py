@@ -6,6 +6,7 @@ import pytest
 import yaml
 from dvc.utils.hydra import apply_overrides
 
+from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, decoding
 from tasks.frame.params import PARAMS, ParamsError, load_params, validate
 from tasks.frame.profile import PROFILES, apply, arguments, asked_for, differences, load_profile, main, overridden
 from tests.data.project import ROOT, raw_params
@@ -98,6 +99,14 @@ def test_an_unknown_profile_names_those_there_are(project):
 
 def test_there_are_profiles_for_other_games_and_machines():
     assert {"alfworld", "gpu", "inverse", "llama3b", "smoke"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_best_of_n_by_the_prm_has_its_control_beside_it(name):
+    """From the two comes ``prm.adds``, which every campaign is to log."""
+    ways = [decoding(way) for way in raw_params(name)["evaluate"]["decoding"]]
+    chosen = [way for way in ways if way.method == "best_of_n" and way.by == PRM]
+    assert chosen and all(way.under(LIKELIHOOD) in ways for way in chosen)
 
 
 def test_the_command_line_prints_or_writes(project, monkeypatch, capsys):

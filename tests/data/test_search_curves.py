@@ -92,16 +92,18 @@ def test_the_headroom_needs_no_prm_and_adds_its_cells_to_those_of_prms(checkpoin
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--best-of", "1,2"), "'1,2' is not a list like 2,4,8 of numbers above 1"),
-        (("--beams", "4"), "'4' is not a list like 2x2,4x8"),
+        (("--best-of", "1,2"), "argument --best-of: '1' is not a whole number that is at least 2"),
+        (("--best-of", "2,4,2"), "argument --best-of: '2,4,2' has '2' twice: name each once"),
+        (("--beams", "4"), "argument --beams: '4' is not like 4x8: nodes kept x actions drawn"),
+        (("--beams", "2x2,2x2"), "argument --beams: '2x2,2x2' has '2x2' twice: name each once"),
         (("--beams", "9x1"), "a beam of width 9 needs as many --slots, not 8"),
         (("--prm", "policy=x"), "'policy=x' is not NAME=FOLDER"),
         (("--prm", "oracle=x"), "'oracle=x' is not NAME=FOLDER"),
         (("--prior", "-1"), "argument --prior: '-1' is not a number that is at least 0"),
         (("--prior", "nan"), "argument --prior: 'nan' is not a number that is at least 0"),
-        (("--beams", "2x2,1x1"), "argument --beams: '2x2,1x1' has 1x1, which is sampling: keep or draw more than 1"),
+        (("--beams", "2x2,1x1"), "argument --beams: 1x1 is sampling: keep or draw more than 1"),
         (("--prm", "twice=x", "--prm", "twice=y"), "--prm: 'twice' is there twice: give each PRM a name of its own"),
-        (("--oracle", "0"), "--oracle: a value needs at least one play, not 0"),
+        (("--oracle", "0"), "argument --oracle: '0' is not a whole number that is at least 1"),
     ],
 )
 def test_what_cannot_be_measured_is_said_before_anything_is(

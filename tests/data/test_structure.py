@@ -87,3 +87,12 @@ def test_a_check_of_params_is_short():
     tree = ast.parse((ROOT / "tasks/frame/odds.py").read_text())
     lengths = {node.name: node.end_lineno - node.lineno + 1 for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert lengths and {name: lines for name, lines in lengths.items() if lines > 20} == {}
+
+
+COMMANDS = [path for folder in ("benchmarks", "flows", "tasks/commands") for path in (ROOT / folder).glob("*.py")]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_numbers_and_lists_of_a_command_line_are_checked(path):
+    """By a type of ``agentprm_core.arguments``: a negative limit or a name that is there twice is said at once."""
+    assert not re.search(r"type=(int|float|lambda)\b", path.read_text())

@@ -20,7 +20,7 @@ from agentprm_core.types import ADVANTAGES, EPISODES, LABELS, PAIRS
 from tasks.frame import layout
 from tasks.frame.params import PARAMS, validate
 from tasks.frame.profile import load_profile, overridden
-from tests.chat import byte_tokenizer
+from tests.chat import CHATML, byte_tokenizer
 from tests.flows.test_pipeline_smoke import LOOP, ROOT, project, run_stages, tiny_params
 
 FIRST = {"env": {"world": "alfworld-remembering"}, "games": {"train": 700}}
@@ -104,7 +104,6 @@ VARIANTS = {
         },
     ),
 }
-CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 COLLECTED = {
     "expert_iteration": EPISODES,
     "rft": EPISODES,

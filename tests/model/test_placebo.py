@@ -25,7 +25,7 @@ from agentprm_core.rollout import play, starts
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search, play_games
 from agentprm_core.types import Episode, Game, Turn
-from benchmarks import placebo
+from benchmarks import placebo, placebo_prm
 from benchmarks.placebo_prm import train_placebo
 from tests.model import toy
 
@@ -200,7 +200,12 @@ def test_the_benchmark_needs_nothing_of_the_pipeline_and_ends_with_one_json_obje
         (("--scorers", "prm,placebo"), "--scorers placebo needs --placebo, a PRM of permuted labels"),
         (("--searches", "greedy"), "'greedy' is not allowed: best_of_N, beam_NxM, beam_NxM_back or beam_NxM_path"),
         (("--searches", "best_of_3_by_random"), "is not allowed: best_of_N, beam_NxM, beam_NxM_back or beam_NxM_path"),
-        (("--prior", "0.1,-1"), "'0.1,-1' is not a list like 0.1,0 of numbers that are at least 0"),
+        (("--prior", "0.1,-1"), "argument --prior: '-1' is not a number that is at least 0"),
+        (("--prior", "0,0"), "argument --prior: '0,0' has '0' twice: name each once"),
+        (("--scorers", "prm,prm"), "argument --scorers: 'prm,prm' has 'prm' twice: name each once"),
+        (("--searches", "best_of_2,best_of_02"), "'best_of_2,best_of_02' has 'best_of_02' twice"),
+        (("--split", "unseen,unseen"), "argument --split: 'unseen,unseen' has 'unseen' twice: name each once"),
+        (("--split", "unseen,"), "argument --split: 'unseen,' has an empty name: "),
         (("--split", "unseen"), "--split: unseen: "),
         (("--games", "nowhere"), "--games: nowhere: no such file or folder"),
     ],
@@ -209,7 +214,8 @@ def test_what_cannot_be_asked_is_told_in_a_line(folder, monkeypatch, capsys, mor
     monkeypatch.setattr(sys, "argv", ["placebo", *arguments(folder, *more)])
     with pytest.raises(SystemExit) as stopped:
         placebo.main()
-    assert message in capsys.readouterr().err + str(stopped.value)
+    said = capsys.readouterr().err or f"{stopped.value}\n"
+    assert message in said and said.startswith("placebo: ") and said.count("\n") == 1
 
 
 def test_a_folder_that_is_no_checkpoint_is_not_replaced(tmp_path):
@@ -217,6 +223,15 @@ def test_a_folder_that_is_no_checkpoint_is_not_replaced(tmp_path):
     with pytest.raises(DataError, match=r"--out: .* is there, and is no checkpoint: name a folder that is not"):
         train_placebo(tmp_path, 1, tmp_path, tmp_path)
     assert (tmp_path / "notes").exists()
+
+
+@pytest.mark.parametrize("wrong", [("--limit", "-3"), ("--iteration", "0")])
+def test_a_placebo_of_no_episodes_or_no_iteration_is_refused(wrong, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["placebo_prm", "--out", str(tmp_path / "placebo"), *wrong])
+    with pytest.raises(SystemExit):
+        placebo_prm.main()
+    said = f"placebo_prm: argument {wrong[0]}: '{wrong[1]}' is not a whole number that is at least 1"
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_parameters_of_another_campaign_are_refused(tmp_path):

@@ -1,7 +1,6 @@
 """Reasons written after the fact: those of plain greedy decoding turn by turn, and where they go."""
 
 import dataclasses
-from string import ascii_letters
 
 import pytest
 import torch
@@ -10,31 +9,18 @@ from agentprm_core.improve import rationale
 from agentprm_core.improve.rationale import rationalised
 from agentprm_core.improve.sft import sft_row
 from agentprm_core.policy.cache import KeyValueCache
-from agentprm_core.policy.models import Checkpoint, new_model
-from agentprm_core.policy.prompt import make_renderer
 from tasks.frame.params import PARAMS, load_params
 from tasks.frame.stage import StageError
 from tasks.sft import with_reasons
-from tests.chat import byte_tokenizer
+from tests.chat import letter_policy
 from tests.model import text_world, toy
 
 COMPUTE = load_params(PARAMS).compute
-CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 
 
 @pytest.fixture(scope="module")
 def policy():
-    """A chat policy of a few thousand parameters over bytes: what it writes are letters, by what it read."""
-    fast = byte_tokenizer(CHATML)
-    model = text_world.quiet(new_model(fast, width=32, layers=2, heads=2, kv_heads=1, context=8192, seed=3))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(20 if weight.ndim > 1 else 1)
-        head_VD = torch.zeros_like(model.lm_head.weight)
-        letters = fast.convert_tokens_to_ids(list(ascii_letters))
-        head_VD[letters] = torch.randn(len(letters), 32)
-    model.lm_head.weight = torch.nn.Parameter(head_VD)
-    return Checkpoint(model.eval(), fast, make_renderer(fast), "")
+    return letter_policy()
 
 
 def episodes():

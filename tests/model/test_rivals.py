@@ -27,6 +27,7 @@ from agentprm_core.improve.values import fitted_head, headed, state_values
 from agentprm_core.methods import gigpo, gradient, grpo, istar, loop, ppo, tree_grpo
 from agentprm_core.methods.gradient import Refresh
 from agentprm_core.methods.trust import PrmRefused
+from agentprm_core.overlap import validation_side
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, new_model, save_checkpoint
 from agentprm_core.policy.prompt import make_renderer
 from agentprm_core.policy.tokenizer import train_tokenizer
@@ -97,6 +98,7 @@ def made(policy, folder, **changes):
     data = given(folder, temperature=1.0, play=PLAYED, **changes)
     save_checkpoint(policy.model, policy.tokenizer, data.folders.policy)
     write_games(data, GAMES)
+    write_episodes(data.folders.demos, EPISODES_OF_ALL)
     write_episodes(data.folders.rollouts[-1], played_by(policy, data), load_checkpoint(data.folders.policy).digest)
     return data
 
@@ -178,6 +180,7 @@ def test_a_killed_online_update_ends_in_the_same_weights(name, policy, tmp_path,
     assert torch.equal(weights(updated.model), weights(whole.model))
     assert updated.figures["tokens_trained"] == whole.figures["tokens_trained"]
     assert updated.figures["refreshed"] == whole.figures["refreshed"]
+    assert updated.figures["fresh_games"] == whole.figures["fresh_games"]
 
 
 def made_again(data):
@@ -193,6 +196,25 @@ def test_what_was_played_before_the_kill_is_kept(data, monkeypatch):
         rows = read_table(data.scratch / file, EPISODES)
         assert set(rows["policy"].to_pylist()) == {f"after refresh {number}"}
         assert len({(row["game_id"], row["episode"]) for row in rows.to_pylist()}) == 48
+
+
+def test_the_overlap_of_fresh_games_is_told(data):
+    """Half of the training games were in the rollouts, and two have a demonstration."""
+    shown, others = {GAMES[0].id, "crossroads/60"}, [crossroads.game(number) for number in range(60, 60 + len(GAMES))]
+    write_games(data, [*GAMES, *others])
+    write_episodes(data.folders.demos, [dataclasses.replace(EPISODES_OF_ALL[0], game_id=game) for game in shown])
+    _, updated = run("loop", data, **ONLINE)
+    files = data.scratch.glob("fresh-*.parquet")
+    fresh = {game for file in files for game in read_table(file, EPISODES)["game_id"].to_pylist()}
+    rollouts = {game.id for game in GAMES}
+    taught = rollouts - validation_side(data, rollouts)
+    assert updated.figures["fresh_games"] == {
+        "demonstrated": len(fresh & shown) / len(fresh),
+        "in_rollouts": len(fresh & rollouts) / len(fresh),
+        "taught_prm": len(fresh & taught) / len(fresh),
+    }
+    assert 0 < len(fresh & taught) < len(fresh & rollouts) < len(fresh)
+    assert "fresh_games" not in run("loop", data)[1].figures
 
 
 @pytest.mark.parametrize(("asked", "used"), [(None, "adamw"), ("muon", "muon"), ("adamw", "adamw")])

@@ -11,14 +11,16 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Decision, Sampler
 from agentprm_core.prm.model import new_prm
-from agentprm_core.rollout import play, starts
+from agentprm_core.rollout import Start, play, starts
 from agentprm_core.search.beam import BeamSearch
 from agentprm_core.search.best_of_n import Chooser
 from agentprm_core.search.controls import Constant, Random
 from agentprm_core.search.decoding_config import SCORERS, decoding
 from agentprm_core.search.playing import PlaySettings, Search, play_games
 from agentprm_core.search.scorers import KAPPA, MAKERS, Materials, scorer_of
+from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Turn
+from tests.chat import letter_policy
 from tests.model import toy
 
 GAMES = [toy.game(n) for n in range(6)]
@@ -114,9 +116,6 @@ def test_a_likelihood_beside_a_prm_that_has_none_is_weighed_as_by_default(prm):
 
 def test_the_true_q_is_what_plays_return(toy_engine):
     """Against plays one by one, from the seeds that the scorer gives them."""
-    from agentprm_core.rollout import Start
-    from agentprm_core.seeding import episode_seed
-
     begun = starts(GAMES, 1, 4)
     scorer = scorer_of("true_q", materials(None))
     for start in begun:
@@ -129,6 +128,44 @@ def test_the_true_q_is_what_plays_return(toy_engine):
                 (episode,) = play(sampler(slots=1, temperature=1.0), [one], world_name=toy_engine, max_turns=6)
                 returns.append(episode.reward * 0.9 ** (episode.length - 1))
             assert score == pytest.approx(sum(returns) / 2)
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_plays_of_the_true_q_go_on_from_what_a_chat_policy_has_said(forked, toy_engine):
+    """Reasons are read again, so what is done after them is another thing than without them."""
+    chat, told, why = letter_policy(), ("look", "inventory"), ("It is dark.", "What have I got?")
+    read, first = [], Decision("go to cabinet 1", "The mug may be there.", 0.0)
+
+    def player() -> Sampler:
+        room = {"slots": 4, "context": 8192, "max_action_tokens": 64}
+        return Sampler(chat, temperature=1.0, constrained=True, **room)
+
+    def recorded() -> Sampler:
+        made = player()
+        tell = made.tell
+        made.tell = lambda seat, action, reason="": read.append((action, reason)) or tell(seat, action, reason)
+        return made
+
+    scorer = scorer_of("true_q", materials(None, policy=chat, second=recorded, plays=4, max_turns=8))
+    values = {}
+    for reasons in (why, ("", "")):
+        values[reasons] = []
+        for start in starts(GAMES, 1, 4):
+            seat = scorer.open(start.seed)
+            for action, reason in zip(told, reasons, strict=True):
+                scorer.tell(seat, action, reason)
+            (found,) = scorer.score([(scorer.fork(seat) if forked else seat, [first])])
+            returns = []
+            for k in range(4):
+                seed = episode_seed(start.seed, 2, first.action, k)
+                one = Start(start.game, 0, seed, told, first.action, (*reasons, first.reason))
+                (episode,) = play(player(), [one], world_name=toy_engine, max_turns=8)
+                assert [turn.reason for turn in episode.turns[:3]] == [*reasons, first.reason]
+                returns.append(episode.reward * 0.9 ** (episode.length - 1 - episode.start))
+            assert found == [pytest.approx(sum(returns) / 4)]
+            values[reasons] += found
+    assert values[why] != values["", ""]
+    assert {*zip(told, why, strict=True), (first.action, first.reason)} <= set(read)
 
 
 def test_scorers_that_read_the_prm_say_so_where_there_is_none():

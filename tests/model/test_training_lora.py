@@ -21,11 +21,10 @@ from agentprm_core.prm.train import PrmSettings, train_prm
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from tasks.frame.params import PARAMS, validate
 from tasks.frame.profile import load_profile, overridden
-from tests.chat import byte_tokenizer
+from tests.chat import CHATML, byte_tokenizer
 from tests.model import text_world
 
 ROOT = Path(__file__).parents[2]
-CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 SFT = SftSettings(learning_rate=1e-2, batch_tokens=1024, seed=0, steps=8)
 
 
