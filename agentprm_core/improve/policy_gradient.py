@@ -150,16 +150,13 @@ class RowWriter:
         self, episode: Episode, advantage_T: np.ndarray, target_T: np.ndarray | None = None
     ) -> Row[GradientColumns]:
         """The episode with its decided turns."""
-        row, rendered = decided_row(episode, self._policy, GradientColumns)
+        row, rendered = decided_row(episode, self._policy, GradientColumns, self.choices, self._decoding)
         columns = row.columns
         if len(advantage_T) != episode.length:
             said = f"{len(advantage_T)} advantages for {episode.length} turns"
             raise ValueError(f"episode {episode.index} of {episode.game_id}: {said}")
         for turn in range(episode.start, episode.length):
             own = slice(rendered.action_starts[turn], rendered.action_ends[turn] + 1)
-            among_L = self.choices.of(episode.turns[turn], rendered.input_ids[own], self._decoding)
-            columns.among[own] = among_L
-            columns.decided[own] = self.choices.left_open(among_L)
             columns.advantage[own] = advantage_T[turn]
             if target_T is not None:
                 columns.target[own.start - 1] = target_T[turn]

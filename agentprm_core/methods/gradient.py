@@ -21,7 +21,6 @@ from agentprm_core.improve.policy_gradient import Experience, GradientSettings, 
 from agentprm_core.kept import digest, kept
 from agentprm_core.methods.base import Collected, Given, Played, Updated
 from agentprm_core.methods.update_base import UpdateConfig, hardware_settings
-from agentprm_core.policy.decoding import Constrained
 from agentprm_core.rollout import play, starts
 from agentprm_core.seeding import episode_seed
 from agentprm_core.suites import advantages_suite
@@ -122,9 +121,7 @@ def follow_these(config: ClippedConfig, given: Given, rule: Rule, first: Experie
     """The clipped update of ``first``, and of fresh rollouts by ``rule``. ``alone``: in one process in any case."""
     fresh = partial(_fresh, config, given, rule) if config.refresh else None
     settings = gradient_settings(config, given, rule, alone)
-    trainee, how = given.trainee, given.play
-    decoding = Constrained(trainee, how.max_action_tokens) if how.constrained else None
-    model, figures = train_policy_gradient(first, trainee, settings, given.scratch, fresh, decoding)
+    model, figures = train_policy_gradient(first, given.trainee, settings, given.scratch, fresh, given.decoding)
     times = figures.get("refreshed", [])
     played = Played(sum(time["episodes"] for time in times), sum(time["turns"] for time in times))
     return Updated(model, figures, played)

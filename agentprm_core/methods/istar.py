@@ -2,7 +2,8 @@
 
 **What it learns from.** The rollouts of π_{i−1}, several episodes a game. An implicit process reward model π_φ learns
 to prefer episodes that ended well to those of the same game that did not, by DPO on whole episodes
-(:mod:`agentprm_core.improve.implicit`). A turn's reward is r = β_φ [log π_φ(a|s) − log π_old(a|s)], and
+(:mod:`agentprm_core.improve.implicit`). A turn's reward is r = β_φ [log π_φ(a|s) − log π_old(a|s)], where both are
+what play draws by: among the admissible commands if it is constrained. And
 
     A = A^E + α A^S,    A^E as GRPO's,    A^S = (r − mean r) / std r  over all turns of the game's episodes
 
@@ -34,7 +35,7 @@ from agentprm_core.datasets import atomic_write, episodes_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.improve.implicit import (
     ImplicitSettings,
-    Rows,
+    PlayedRows,
     copied,
     played_rows,
     preferred_pairs,
@@ -108,7 +109,8 @@ class Learner:
         """Learn from the rollouts of the stage ``rollout``, and reward them."""
         given = self._given
         played_by = given.trainee.digest, rollouts_digest(given)
-        decides = digest(self._config, given.seed, *played_by, given.hardware, given.threads)
+        read_as = given.play.constrained, given.play.max_action_tokens
+        decides = digest(self._config, given.seed, *played_by, *read_as, given.hardware, given.threads)
         rollouts = read_table(given.folders.rollouts[-1], EPISODES)
         return self.credit(rollouts, 0, given.scratch / f"implicit-{decides}-{0:05}")
 
@@ -118,11 +120,11 @@ class Learner:
         if self._time != time - 1:
             self._load(path.with_name(path.name.replace(f"-{time:05}", f"-{time - 1:05}")))
         episodes = list(episodes_from_table(table))
-        rows = played_rows(episodes, given.trainee, tokens)
+        played = played_rows(episodes, given.trainee, given.decoding, tokens)
         if _weights(path).exists():
             self._load(path)
         elif pairs := preferred_pairs(episodes):
-            self._learn(rows, pairs, time, path)
+            self._learn(played, pairs, time, path)
         elif not time:  # later on, fresh rollouts may all end alike: they teach nothing
             raise DataError(
                 "no game has episodes of which some ended better than others: nothing to prefer; play more of them "
@@ -131,10 +133,10 @@ class Learner:
         else:
             self._keep(path)
         self._time = time
-        rewards = np.concatenate(step_rewards(self._model, rows, episodes, self._config.implicit.beta, tokens))
+        rewards = np.concatenate(step_rewards(self._model, played, episodes, self._config.implicit.beta, tokens))
         return Credit(istar_advantages(turns_from_table(table), rewards, alpha=self._config.alpha))
 
-    def _learn(self, rows: Rows, pairs: Sequence[tuple[int, int]], time: int, path: Path) -> None:
+    def _learn(self, played: PlayedRows, pairs: Sequence[tuple[int, int]], time: int, path: Path) -> None:
         implicit, given = self._config.implicit, self._given
         hardware = given.hardware.settings(
             learning_rate=implicit.learning_rate,
@@ -143,7 +145,7 @@ class Learner:
             alone=True,
         )
         settings = ImplicitSettings(**hardware, steps=implicit.steps, beta=implicit.beta)
-        said = train_implicit(self._model, rows, pairs, settings, path.with_name(f"{path.name}-implicit"))
+        said = train_implicit(self._model, played, pairs, settings, path.with_name(f"{path.name}-implicit"))
         self.figures = {
             "pairs": len(pairs),
             "implicit_accuracy": said["curve"][-1]["accuracy"],

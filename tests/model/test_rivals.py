@@ -341,9 +341,19 @@ def test_istar_needs_episodes_that_ended_otherwise(data):
         module.collect(config, dataclasses.replace(data))
 
 
+@pytest.mark.parametrize("constrained", [True, False])
+def test_the_implicit_prm_reads_as_the_rollouts_were_drawn(data, constrained, monkeypatch):
+    found, make = [], istar.played_rows
+    monkeypatch.setattr(istar, "played_rows", lambda *said: found.append(make(*said)) or found[-1])
+    istar.collect(
+        CONFIGS["istar"][1], dataclasses.replace(data, play=dataclasses.replace(PLAYED, constrained=constrained))
+    )
+    assert all(row.columns.among.any() == constrained for row in found[0].rows)
+
+
 def test_implicit_rewards_are_log_ratios_and_training_prefers_what_won(policy, tmp_path):
     episodes = [dataclasses.replace(e, start=int(e.index == 3)) for e in EPISODES_OF_ALL]
-    rows = played_rows(episodes, policy, 128)
+    rows = played_rows(episodes, policy, None, 128)
     moved = other(policy)
     found = step_rewards(moved.model, rows, episodes, 0.5, 128)
     with torch.no_grad():
