@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -66,6 +66,8 @@ class Credit:
     advantage_N: np.ndarray
     target_N: np.ndarray | None = None
     """What V(s) is to be; None without a critic."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """How it was found."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def experience_of(episodes: Sequence[Episode], credit: Credit) -> Experience:
     """Episodes in their table's order with what their turns were worth."""
     ends = np.cumsum([episode.length for episode in episodes])[:-1]
     targets = None if credit.target_N is None else np.split(credit.target_N, ends)
-    return Experience(episodes, np.split(credit.advantage_N, ends), targets)
+    return Experience(episodes, np.split(credit.advantage_N, ends), targets, credit.figures)
 
 
 def rollouts_digest(given: Given) -> str:
