@@ -13,8 +13,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from agentprm_core.improve.choices import AmongColumns
+from agentprm_core.improve.choices import AmongColumns, Choices
 from agentprm_core.improve.sft import check_fits
+from agentprm_core.policy.decoding import Constrained
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.prompt import Rendered
 from agentprm_core.training.attention import Logits, forward, logits_of, packed_attention
@@ -33,7 +34,7 @@ class DecidedColumns(AmongColumns):
     is_end: Values
     """1 at the end of each decided action."""
     decided: Values
-    """1 on tokens of decided actions: on all, or on those that had an alternative."""
+    """1 on tokens of decided actions that had an alternative, which are all where play is free."""
     old: Values
     """There, the log-probability that who played it gave the token, nats; 0 where that is not known yet."""
     is_state: Values
@@ -43,16 +44,28 @@ class DecidedColumns(AmongColumns):
 D = TypeVar("D", bound=DecidedColumns)
 
 
-def decided_row(episode: Episode, policy: Checkpoint, kind: type[D]) -> tuple[Row[D], Rendered]:
-    """The episode's tokens with its decided turns, and no loss weight yet. Raises DataError where the context is too
-    small."""
+def decided_row(
+    episode: Episode,
+    policy: Checkpoint,
+    kind: type[D],
+    choices: Choices | None = None,
+    decoding: Constrained | None = None,
+) -> tuple[Row[D], Rendered]:
+    """The episode's tokens with its decided turns, and no loss weight yet.
+
+    ``choices`` keep the sets that the tokens were drawn from where play is as ``decoding`` says; None: freely. Raises
+    DataError where the context is too small.
+    """
+    choices = choices or Choices()
     rendered = policy.renderer.episode(episode.turns)
     check_fits(len(rendered.input_ids), episode, policy.model)
     columns = kind.zeros(len(rendered.input_ids))
     for turn in range(episode.start, episode.length):
         start, end = rendered.action_starts[turn], rendered.action_ends[turn]
         columns.is_state[start - 1] = columns.is_end[end] = 1.0
-        columns.decided[start : end + 1] = 1.0
+        own = slice(start, end + 1)
+        among_L = choices.of(episode.turns[turn], rendered.input_ids[own], decoding)
+        columns.among[own], columns.decided[own] = among_L, choices.left_open(among_L)
     return Row(np.array(rendered.input_ids, dtype=np.int32), columns), rendered
 
 

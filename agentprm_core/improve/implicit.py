@@ -4,7 +4,8 @@
     L(φ) = −log σ(Σ_{t∈τ⁺} r_φ(s_t,a_t) − Σ_{t∈τ⁻} r_φ(s_t,a_t))        τ⁺ ended better than τ⁻
 
 π_φ is a language model that starts as the policy. π_old played the episodes. This is DPO with episodes as answers, and
-the tokens of decided actions alone count.
+the tokens of decided actions alone count. The probabilities of both are those that play draws by: among the admissible
+commands where it is constrained (:mod:`agentprm_core.improve.choices`), else over the whole vocabulary.
 
 Shapes: ``P`` action tokens, ``R`` rows of a batch (two a pair, the better one first), ``T`` turns of an episode.
 """
@@ -23,9 +24,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from agentprm_core.improve.choices import Choices
 from agentprm_core.improve.decided import DecidedColumns, by_turn, decided_row, with_old
+from agentprm_core.policy.decoding import Constrained
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.training.attention import log_probs
 from agentprm_core.training.columns import joined
 from agentprm_core.training.packing import Batch, Row, pack
 from agentprm_core.training.settings import TrainSettings
@@ -42,13 +44,24 @@ class ImplicitSettings(TrainSettings):
     """Scale of the rewards."""
 
 
-Rows = Sequence[Row[DecidedColumns]]
+@dataclass(frozen=True)
+class PlayedRows:
+    """Episodes with what π_old says of their actions."""
+
+    rows: Sequence[Row[DecidedColumns]]
+    """One an episode."""
+    choices: Choices
+    """The sets of tokens that the rows speak of."""
 
 
-def played_rows(episodes: Sequence[Episode], policy: Checkpoint, batch_tokens: int) -> list[Row[DecidedColumns]]:
-    """The episodes with what ``policy``, which played them, says of their actions."""
-    rows = [decided_row(episode, policy, DecidedColumns)[0] for episode in episodes]
-    return with_old(policy.model, rows, batch_tokens)
+def played_rows(
+    episodes: Sequence[Episode], policy: Checkpoint, decoding: Constrained | None, batch_tokens: int
+) -> PlayedRows:
+    """The episodes with what ``policy``, which played them as ``decoding`` says (None: freely), says of their
+    actions."""
+    choices = Choices()
+    rows = [decided_row(episode, policy, DecidedColumns, choices, decoding)[0] for episode in episodes]
+    return PlayedRows(with_old(policy.model, rows, batch_tokens, choices.logits), choices)
 
 
 def preferred_pairs(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
@@ -70,19 +83,25 @@ def preferred_pairs(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
 
 
 def train_implicit(
-    model: PreTrainedModel, rows: Rows, pairs: Sequence[tuple[int, int]], settings: ImplicitSettings, scratch: Path
+    model: PreTrainedModel,
+    played: PlayedRows,
+    pairs: Sequence[tuple[int, int]],
+    settings: ImplicitSettings,
+    scratch: Path,
 ) -> dict:
-    """Train π_φ in place on pairs of :func:`played_rows`. Returns :func:`agentprm_core.training.trainer.fit`'s metrics;
+    """Train π_φ in place on pairs of numbers of the rows. Returns :func:`agentprm_core.training.trainer.fit`'s metrics;
     the curve also has ``accuracy``, the share of pairs whose better episode earns more."""
-    return fit(ImplicitTrainer(model, rows, pairs, settings, scratch))
+    return fit(ImplicitTrainer(model, played, pairs, settings, scratch))
 
 
 def step_rewards(
-    model: PreTrainedModel, rows: Rows, episodes: Sequence[Episode], beta: float, batch_tokens: int
+    model: PreTrainedModel, played: PlayedRows, episodes: Sequence[Episode], beta: float, batch_tokens: int
 ) -> list[np.ndarray]:
-    """r_φ of each episode's T turns, float64; 0 at replayed ones. ``rows`` as :func:`played_rows` has them."""
+    """r_φ of each episode's T turns, float64; 0 at replayed ones and at those without an alternative. ``played``: of
+    ``episodes``."""
     found = []
-    for row, now, episode in zip(rows, with_old(model, rows, batch_tokens), episodes):
+    said = with_old(model, played.rows, batch_tokens, played.choices.logits)
+    for row, now, episode in zip(played.rows, said, episodes, strict=True):
         ratio_L = (now.columns.old - row.columns.old).astype(np.float64)
         ends = np.flatnonzero(row.columns.is_end)
         sums = np.diff(np.cumsum(ratio_L)[ends], prepend=0.0)  # no other token has a ratio
@@ -103,34 +122,37 @@ class ImplicitTrainer(EpisodeTrainer[ImplicitSettings]):
     def __init__(
         self,
         model: PreTrainedModel,
-        rows: Rows,
+        played: PlayedRows,
         pairs: Sequence[tuple[int, int]],
         settings: ImplicitSettings,
         scratch: Path,
     ) -> None:
+        rows = played.rows
         self._halves = [tuple(_weighed([rows[better], rows[worse]])) for better, worse in pairs]
         whole = [
             Row(np.concatenate([half.input_ids for half in pair]), joined([half.columns for half in pair]))
             for pair in self._halves
         ]
-        super().__init__(model, whole, partial(implicit_objective, beta=settings.beta), settings, scratch)
+        objective = partial(implicit_objective, beta=settings.beta, choices=played.choices)
+        super().__init__(model, whole, objective, settings, scratch)
 
     def batches(self, step: int) -> Batches:
         device = self.processes.device
         return [pack([half for i in numbers for half in self._halves[i]]).to(device) for numbers in self.due(step)]
 
 
-def implicit_objective(model: torch.nn.Module, batch: Batch[DecidedColumns], beta: float) -> Losses:
+def implicit_objective(model: torch.nn.Module, batch: Batch[DecidedColumns], beta: float, choices: Choices) -> Losses:
     """Σ over pairs of −log σ of the difference of their episodes' rewards."""
     decided_N = batch.columns.decided > 0
-    log_prob_P, _ = log_probs(model, batch, decided_N)
+    logits_PV = choices.logits(model, batch, decided_N)
+    log_prob_P = -F.cross_entropy(logits_PV, batch.input_ids[decided_N], reduction="none")
     ratio_P, row_P = log_prob_P - batch.columns.old[decided_N], batch.row[decided_N]
     reward_R = beta * ratio_P.new_zeros(int(batch.row.max()) + 1).index_add(0, row_P, ratio_P)
     margin = reward_R[0::2] - reward_R[1::2]
     return Losses(F.softplus(-margin).sum(), {"accuracy": ((margin > 0).float().sum(), margin.numel())})
 
 
-def _weighed(pair: Rows) -> Iterator[Row[DecidedColumns]]:
+def _weighed(pair: Sequence[Row[DecidedColumns]]) -> Iterator[Row[DecidedColumns]]:
     """The better episode's last token has the pair's loss weight."""
     for number, row in enumerate(pair):
         weight = np.zeros(len(row), np.float32)

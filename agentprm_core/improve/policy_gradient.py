@@ -17,7 +17,7 @@ Shapes: ``P`` action tokens, ``J`` turns (or tokens) of a batch, ``S`` states, `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,6 +95,8 @@ class Experience:
     """Turns of advantage 0 and replayed ones count for nothing, but for the KL."""
     targets: Sequence[np.ndarray] | None = None
     """Of V(s); None without a critic."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What is said of it beside what the episodes tell."""
 
 
 Fresh = Callable[[int, Path], Experience]
@@ -116,7 +118,7 @@ def train_policy_gradient(
     Returns:
         The model, and :func:`agentprm_core.training.trainer.fit`'s metrics; the curve also has ``kl`` (nats a turn),
         ``clipped`` (share of the ratios), and with a critic ``value_loss``. With ``fresh`` also ``refreshed``: of each
-        time the step, ``episodes``, ``turns`` and ``success``.
+        time the step, ``episodes``, ``turns``, ``success`` and the figures of what was played.
 
     Raises:
         ValueError: no episodes, not one advantage a turn, nothing trainable.
@@ -150,16 +152,13 @@ class RowWriter:
         self, episode: Episode, advantage_T: np.ndarray, target_T: np.ndarray | None = None
     ) -> Row[GradientColumns]:
         """The episode with its decided turns."""
-        row, rendered = decided_row(episode, self._policy, GradientColumns)
+        row, rendered = decided_row(episode, self._policy, GradientColumns, self.choices, self._decoding)
         columns = row.columns
         if len(advantage_T) != episode.length:
             said = f"{len(advantage_T)} advantages for {episode.length} turns"
             raise ValueError(f"episode {episode.index} of {episode.game_id}: {said}")
         for turn in range(episode.start, episode.length):
             own = slice(rendered.action_starts[turn], rendered.action_ends[turn] + 1)
-            among_L = self.choices.of(episode.turns[turn], rendered.input_ids[own], self._decoding)
-            columns.among[own] = among_L
-            columns.decided[own] = self.choices.left_open(among_L)
             columns.advantage[own] = advantage_T[turn]
             if target_T is not None:
                 columns.target[own.start - 1] = target_T[turn]
@@ -240,6 +239,7 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
             "episodes": len(episodes),
             "turns": sum(episode.length - episode.start for episode in episodes),
             "success": sum(episode.won for episode in episodes) / len(episodes),
+            **experience.figures,
         }
         self.log.append({"step": self.step, "fresh": said})
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from agentprm_core.datasets import episodes_from_table, games_from_table, read_table
 from agentprm_core.expectations import Check
+from agentprm_core.policy.decoding import Constrained
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, merged, playing_dtype
 from agentprm_core.prm.dataset import Labelled
 from agentprm_core.search.decoding_config import DecodingConfig
@@ -115,6 +116,11 @@ class Given:
     def trainee(self) -> Checkpoint:
         """π_{i−1} in float32, to be trained in place."""
         return load_checkpoint(self.folders.policy, device=self.device)
+
+    @cached_property
+    def decoding(self) -> Constrained | None:
+        """What the trainee may say where it plays; None: anything."""
+        return Constrained(self.trainee, self.play.max_action_tokens) if self.play.constrained else None
 
     @cached_property
     def episodes(self) -> list[Episode]:

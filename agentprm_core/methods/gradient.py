@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,7 +22,6 @@ from agentprm_core.kept import digest, kept
 from agentprm_core.methods.base import Collected, Given, Played, Updated
 from agentprm_core.methods.update_base import UpdateConfig, hardware_settings
 from agentprm_core.overlap import of_played
-from agentprm_core.policy.decoding import Constrained
 from agentprm_core.rollout import play, starts
 from agentprm_core.seeding import episode_seed
 from agentprm_core.suites import advantages_suite
@@ -68,6 +67,8 @@ class Credit:
     advantage_N: np.ndarray
     target_N: np.ndarray | None = None
     """What V(s) is to be; None without a critic."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """How it was found."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,7 @@ def follow_these(config: ClippedConfig, given: Given, rule: Rule, first: Experie
     """
     fresh = partial(_fresh, config, given, rule) if config.refresh else None
     settings = gradient_settings(config, given, rule, alone)
-    trainee, how = given.trainee, given.play
-    decoding = Constrained(trainee, how.max_action_tokens) if how.constrained else None
-    model, figures = train_policy_gradient(first, trainee, settings, given.scratch, fresh, decoding)
+    model, figures = train_policy_gradient(first, given.trainee, settings, given.scratch, fresh, given.decoding)
     times = figures.get("refreshed", [])
     if config.refresh:
         drawn = {game.id for time in range(1, len(times) + 1) for game in _fresh_games(config.refresh, given, time)}
@@ -161,7 +160,7 @@ def experience_of(episodes: Sequence[Episode], credit: Credit) -> Experience:
     """Episodes in their table's order with what their turns were worth."""
     ends = np.cumsum([episode.length for episode in episodes])[:-1]
     targets = None if credit.target_N is None else np.split(credit.target_N, ends)
-    return Experience(episodes, np.split(credit.advantage_N, ends), targets)
+    return Experience(episodes, np.split(credit.advantage_N, ends), targets, credit.figures)
 
 
 def rollouts_digest(given: Given) -> str:

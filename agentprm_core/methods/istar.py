@@ -2,7 +2,8 @@
 
 **What it learns from.** The rollouts of π_{i−1}, several episodes a game. An implicit process reward model π_φ learns
 to prefer episodes that ended well to those of the same game that did not, by DPO on whole episodes
-(:mod:`agentprm_core.improve.implicit`). A turn's reward is r = β_φ [log π_φ(a|s) − log π_old(a|s)], and
+(:mod:`agentprm_core.improve.implicit`). A turn's reward is r = β_φ [log π_φ(a|s) − log π_old(a|s)], where both are
+what play draws by: among the admissible commands if it is constrained. And
 
     A = A^E + α A^S,    A^E as GRPO's,    A^S = (r − mean r) / std r  over all turns of the game's episodes
 
@@ -18,6 +19,7 @@ episode above the game's mean outcome with one below it, and the other way round
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from agentprm_core.config import Count, LearningRate, NotNegative, Positive
 from agentprm_core.credit.group import istar_advantages
@@ -34,7 +37,7 @@ from agentprm_core.datasets import atomic_write, episodes_from_table, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.improve.implicit import (
     ImplicitSettings,
-    Rows,
+    PlayedRows,
     copied,
     played_rows,
     preferred_pairs,
@@ -54,6 +57,10 @@ from agentprm_core.methods.gradient import (
 )
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import EPISODES
+
+TOKENS = "implicit_tokens_trained"
+"""The figure that says how many tokens π_φ was trained on."""
+Figures = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -80,35 +87,43 @@ class Config(GradientConfig):
 
 def collect(config: Config, given: Given) -> Collected:
     """Rows of ADVANTAGES. Raises DataError where all episodes of every game ended alike."""
-    learner = Learner(config, given)
-    credit = learner.begin()
+    credit = Learner(config, given, "collect").begin()
     found = collected(turns_of(given), credit.advantage_N)
-    found.figures.update(learner.figures)
+    found.figures.update(credit.figures, tokens_trained=credit.figures[TOKENS])
     return found
 
 
 def update(config: Config, given: Given) -> Updated:
-    """The clipped update."""
-    learner = Learner(config, given)
+    """The clipped update. ``tokens_trained`` has both models' tokens."""
+    learner = Learner(config, given, "update")
+    trainings = []
     if config.refresh:
-        learner.begin()  # π_old is π_{i−1} now, and no longer when the policy first plays anew
-    return follow(config, given, Rule(learner.credit, beta=config.beta))
+        trainings.append(learner.begin().figures)  # π_old is π_{i−1} now, no longer when the policy first plays anew
+    updated = follow(config, given, Rule(learner.credit, beta=config.beta))
+    trainings += updated.figures.get("refreshed", [])
+    updated.figures[TOKENS] = sum(each[TOKENS] for each in trainings)
+    updated.figures["tokens_trained"] += updated.figures[TOKENS]
+    return updated
 
 
 class Learner:
-    """π_φ, from one set of rollouts to the next. What it has learnt outlives a kill."""
+    """π_φ, from one set of rollouts to the next. What it has learnt outlives a kill.
 
-    def __init__(self, config: Config, given: Given) -> None:
-        self._config, self._given = config, given
+    Its credit's figures are of its training on these rollouts: ``pairs``, ``implicit_accuracy`` where there were pairs,
+    and :data:`TOKENS`.
+    """
+
+    def __init__(self, config: Config, given: Given, stage: str) -> None:
+        """``stage`` is who trains: what another one has trained in the same scratch counts no tokens here."""
+        self._config, self._given, self._stage = config, given, stage
         self._model, self._time = copied(given.trainee.model), -1
-        self.figures: dict[str, float] = {}
-        """Of its last training."""
 
     def begin(self) -> Credit:
         """Learn from the rollouts of the stage ``rollout``, and reward them."""
         given = self._given
         played_by = given.trainee.digest, rollouts_digest(given)
-        decides = digest(self._config, given.seed, *played_by, given.hardware, given.threads)
+        read_as = given.play.constrained, given.play.max_action_tokens
+        decides = digest(self._config, given.seed, *played_by, *read_as, given.hardware, given.threads)
         rollouts = read_table(given.folders.rollouts[-1], EPISODES)
         return self.credit(rollouts, 0, given.scratch / f"implicit-{decides}-{0:05}")
 
@@ -118,23 +133,24 @@ class Learner:
         if self._time != time - 1:
             self._load(path.with_name(path.name.replace(f"-{time:05}", f"-{time - 1:05}")))
         episodes = list(episodes_from_table(table))
-        rows = played_rows(episodes, given.trainee, tokens)
+        played = played_rows(episodes, given.trainee, given.decoding, tokens)
         if _weights(path).exists():
-            self._load(path)
+            figures = self._load(path)
         elif pairs := preferred_pairs(episodes):
-            self._learn(rows, pairs, time, path)
+            figures = self._learn(played, pairs, time, path)
         elif not time:  # later on, fresh rollouts may all end alike: they teach nothing
             raise DataError(
                 "no game has episodes of which some ended better than others: nothing to prefer; play more of them "
                 "(rollout.episodes_per_game, rollout.games)"
             )
         else:
-            self._keep(path)
+            figures = self._keep(path, {"pairs": 0, TOKENS: 0})
         self._time = time
-        rewards = np.concatenate(step_rewards(self._model, rows, episodes, self._config.implicit.beta, tokens))
-        return Credit(istar_advantages(turns_from_table(table), rewards, alpha=self._config.alpha))
+        rewards = np.concatenate(step_rewards(self._model, played, episodes, self._config.implicit.beta, tokens))
+        advantage_N = istar_advantages(turns_from_table(table), rewards, alpha=self._config.alpha)
+        return Credit(advantage_N, figures=figures)
 
-    def _learn(self, rows: Rows, pairs: Sequence[tuple[int, int]], time: int, path: Path) -> None:
+    def _learn(self, played: PlayedRows, pairs: Sequence[tuple[int, int]], time: int, path: Path) -> Figures:
         implicit, given = self._config.implicit, self._given
         hardware = given.hardware.settings(
             learning_rate=implicit.learning_rate,
@@ -143,23 +159,24 @@ class Learner:
             alone=True,
         )
         settings = ImplicitSettings(**hardware, steps=implicit.steps, beta=implicit.beta)
-        said = train_implicit(self._model, rows, pairs, settings, path.with_name(f"{path.name}-implicit"))
-        self.figures = {
-            "pairs": len(pairs),
-            "implicit_accuracy": said["curve"][-1]["accuracy"],
-            "tokens_trained": said["tokens_trained"],
-        }
-        self._keep(path)
+        said = train_implicit(self._model, played, pairs, settings, path.with_name(f"{path.name}-implicit"))
+        accuracy, tokens = said["curve"][-1]["accuracy"], said["tokens_trained"]
+        return self._keep(path, {"pairs": len(pairs), "implicit_accuracy": accuracy, TOKENS: tokens})
 
-    def _keep(self, path: Path) -> None:
+    def _keep(self, path: Path, figures: Figures) -> Figures:
+        weights = {name: p.detach().cpu().contiguous() for name, p in self._trained()}
         with atomic_write(_weights(path)) as aside:
-            save_file({name: p.detach().cpu().contiguous() for name, p in self._trained()}, aside)
+            save_file(weights, aside, {"stage": self._stage, "figures": json.dumps(figures)})
+        return figures
 
     @torch.no_grad()
-    def _load(self, path: Path) -> None:
-        found = load_file(_weights(path))
-        for name, p in self._trained():
-            p.copy_(found[name])
+    def _load(self, path: Path) -> Figures:
+        with safe_open(_weights(path), "pt") as found:
+            for name, p in self._trained():
+                p.copy_(found.get_tensor(name))
+            kept = found.metadata()
+        figures = json.loads(kept["figures"])
+        return figures if kept["stage"] == self._stage else figures | {TOKENS: 0}
 
     def _trained(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
         return ((name, p) for name, p in self._model.named_parameters() if p.requires_grad)

@@ -1,5 +1,7 @@
 """What an update reads is what play drew by: probabilities among the admissible commands."""
 
+import copy
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +12,7 @@ from torch.distributions import Categorical, kl_divergence
 
 from agentprm_core.improve.choices import Choices
 from agentprm_core.improve.decided import with_old
+from agentprm_core.improve.implicit import implicit_objective, played_rows, step_rewards
 from agentprm_core.improve.kl import token_kl
 from agentprm_core.improve.policy_gradient import Experience, RowWriter
 from agentprm_core.policy.decoding import Constrained
@@ -17,6 +20,8 @@ from agentprm_core.policy.drawing import AllBut
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.rollout import play, starts
+from agentprm_core.training.attention import packed_attention
+from agentprm_core.training.packing import pack
 from agentprm_core.types import Turn
 from tests.model import text_world, toy
 
@@ -68,6 +73,73 @@ def test_what_cannot_be_drawn_has_no_gradient_and_no_part_in_the_kl():
     assert logits_PV.grad is not None
     assert logits_PV.grad.isfinite().all()
     assert not logits_PV.grad[0, [0, 2, 4]].any() and not logits_PV.grad[1, 0].any()
+
+
+def drawn_among(renderer, episode):
+    """Of each decided turn's each token: where it stands, and the tokens by which an admissible command goes on there.
+    Read off the commands, written out."""
+    rendered = renderer.episode(episode.turns)
+    for turn in range(episode.start, episode.length):
+        start, end = rendered.action_starts[turn], rendered.action_ends[turn]
+        said = rendered.input_ids[start : end + 1]
+        commands = [[*renderer.action(command)] for command in episode.turns[turn].admissible]
+        yield [
+            (start + k, sorted({command[k] for command in commands if command[:k] == said[:k]}))
+            for k in range(len(said))
+        ]
+
+
+def said_among(model, renderer, episode):
+    """log π(a|s) of each decided turn among the admissible commands, by a plain pass."""
+    ids = torch.tensor([renderer.episode(episode.turns).input_ids])
+    with torch.no_grad():
+        logits_LV = model(input_ids=ids).logits[0].double()
+    return [
+        sum(float(logits_LV[at - 1, ids[0, at]] - logits_LV[at - 1, allowed].logsumexp(-1)) for at, allowed in turn)
+        for turn in drawn_among(renderer, episode)
+    ]
+
+
+@pytest.fixture
+def implicit():
+    """A policy that played, episodes of it, their rows, and a model that has moved away from it."""
+    renderer = text_world.renderer()
+    policy = Checkpoint(text_world.small_model(renderer).eval(), renderer.tokenizer, renderer, "")
+    first, second = text_world.episodes(2, skill=0.2)
+    episodes = [dataclasses.replace(first, start=1), second]
+    moved, rng = copy.deepcopy(policy.model), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in moved.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=rng))
+    return policy, episodes, played_rows(episodes, policy, Constrained(policy, 8), 512), moved
+
+
+def test_an_implicit_reward_is_a_log_ratio_of_what_play_draws_by(implicit):
+    policy, episodes, played, moved = implicit
+    for episode, reward_T in zip(episodes, step_rewards(moved, played, episodes, 0.5, 512), strict=True):
+        now, before = (said_among(model, policy.renderer, episode) for model in (moved, policy.model))
+        expected = [0.5 * (a - b) for a, b in zip(now, before, strict=True)]
+        assert reward_T == pytest.approx([*[0.0] * episode.start, *expected], abs=1e-4)
+        assert np.abs(expected).max() > 0.01
+
+
+def test_an_implicit_preference_moves_no_command_that_is_not_admissible(implicit):
+    policy, episodes, played, moved = implicit
+    read = []
+
+    def remember(module, given, logits):
+        logits.retain_grad()
+        read.append(logits)
+
+    moved.lm_head.register_forward_hook(remember)
+    with packed_attention(moved):
+        implicit_objective(moved, pack(played.rows), 0.5, played.choices).total.backward()
+    gradient_PV = read[0].grad[0]
+    turns = [turn for episode in episodes for turn in drawn_among(policy.renderer, episode)]
+    allowed_P = [allowed for turn in turns for _, allowed in turn if len(allowed) > 1]
+    assert len(gradient_PV) == len(allowed_P) > 4
+    for gradient_V, allowed in zip(gradient_PV, allowed_P, strict=True):
+        assert gradient_V.nonzero()[:, 0].tolist() == allowed
 
 
 def test_sets_are_told_to_another_process():

@@ -350,7 +350,7 @@ def test_pairs_are_of_one_game_and_every_episode_that_ended_otherwise_is_in_one(
 def test_istar_needs_episodes_that_ended_otherwise(data):
     """At first; later on fresh rollouts that all ended alike leave the rewards as they are."""
     module, config = CONFIGS["istar"]
-    learner = istar.Learner(config, data)
+    learner = istar.Learner(config, data, "update")
     learner.begin()
     before = [p.clone() for _, p in learner._trained()]
     alike = [crossroads.episode("LLR", n, "crossroads/00") for n in range(2)]
@@ -358,14 +358,115 @@ def test_istar_needs_episodes_that_ended_otherwise(data):
     credit = learner.credit(table, 1, data.scratch / f"fresh-{1:05}")
     assert all(torch.equal(a, b) for a, (_, b) in zip(before, learner._trained(), strict=True))
     assert np.isfinite(credit.advantage_N).all()
+    assert credit.figures == {"pairs": 0, istar.TOKENS: 0}
     write_episodes(data.folders.rollouts[-1], alike)
     with pytest.raises(DataError, match="no game has episodes of which some ended better than others"):
         module.collect(config, dataclasses.replace(data))
 
 
+SHORT = {"steps": 6, "refresh": Refresh(every=2, games=8)}
+"""Two times that it plays anew, and three trainings of its implicit PRM, the first on the rollouts."""
+
+
+def short_istar():
+    config = dataclasses.replace(CONFIGS["istar"][1], **SHORT)
+    return dataclasses.replace(config, implicit=dataclasses.replace(config.implicit, steps=4))
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The tokens of each training of an implicit PRM, and of each of a policy, as they end."""
+    found = {"implicit": [], "policy": []}
+
+    def counted(module, name, of, figures):
+        train = getattr(module, name)
+
+        def and_count(*said):
+            result = train(*said)
+            found[of].append(figures(result)["tokens_trained"])
+            return result
+
+        monkeypatch.setattr(module, name, and_count)
+
+    counted(istar, "train_implicit", "implicit", lambda metrics: metrics)
+    counted(gradient, "train_policy_gradient", "policy", lambda result: result[1])
+    return found
+
+
+@pytest.mark.parametrize("scratch", ["own", "shared"])
+def test_the_budget_of_istar_counts_each_training_of_both_models_once(data, trained, scratch, tmp_path):
+    """A campaign's stages have scratch of their own, so that the update trains on the rollouts again."""
+    config = short_istar()
+    found = istar.collect(config, data)
+    assert len(trained["implicit"]) == 1
+    assert found.figures["tokens_trained"] == found.figures[istar.TOKENS] == trained["implicit"][0] > 0
+    write_table(found.table, data.folders.collected)
+    trained["implicit"].clear()
+    given_update = dataclasses.replace(data, **({"scratch": tmp_path / "of-update"} if scratch == "own" else {}))
+    figures = istar.update(config, given_update).figures
+    assert len(trained["implicit"]) == (3 if scratch == "own" else 2)
+    assert figures[istar.TOKENS] == sum(trained["implicit"])
+    assert figures["tokens_trained"] == sum(trained["implicit"]) + sum(trained["policy"])
+    assert [time[istar.TOKENS] for time in figures["refreshed"]] == trained["implicit"][-2:]
+    assert all(0 <= time["implicit_accuracy"] <= 1 for time in figures["refreshed"])
+
+
+def test_without_fresh_rollouts_an_update_trains_no_implicit_prm(data, trained):
+    figures = run("istar", data, steps=2)[1].figures
+    assert len(trained["implicit"]) == 1, "collect's"
+    assert figures[istar.TOKENS] == 0 and figures["tokens_trained"] == trained["policy"][0]
+
+
+def test_what_istar_trained_before_a_kill_counts_once(policy, tmp_path, monkeypatch):
+    """Killed in each of its trainings, at times both before and after a state was kept, and after the last."""
+    config, hardware = short_istar(), dataclasses.replace(HARDWARE, save_every=2)
+    data, take = made(policy, tmp_path, hardware=hardware), EpisodeTrainer._take_step
+    steps, deadly = [], set()
+
+    def dies(self, model):
+        steps.append(self.step)
+        if len(steps) in deadly:
+            raise Killed
+        return take(self, model)
+
+    monkeypatch.setattr(EpisodeTrainer, "_take_step", dies)
+
+    def killed(at, work, scratch):
+        """What ``work`` finds after it was killed at these steps, all its attempts counted."""
+        steps.clear()
+        deadly.clear()
+        deadly.update(at)
+        for _ in at:
+            with pytest.raises(Killed):
+                work(config, dataclasses.replace(data, scratch=tmp_path / scratch))
+        figures = work(config, dataclasses.replace(data, scratch=tmp_path / scratch)).figures
+        return {name: value for name, value in figures.items() if name not in ("seconds", "resumed_from")}
+
+    found = istar.collect(config, data)
+    write_table(found.table, data.folders.collected)
+    for at in ([2], [4], [2, 4]):
+        assert killed(at, istar.collect, f"collect-{at}") == found.figures
+    assert killed([], istar.collect, "collect-[4]") == found.figures, "killed after it was trained"
+    whole = killed([], istar.update, "update")
+    assert len(steps) == 3 * 4 + 6
+    for at in ([3], [5], [8], [11], [4, 7, 12], [18]):
+        assert killed(at, istar.update, f"update-{at}") == whole
+    assert killed([], istar.update, "update") == whole, "killed after its last step"
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_the_implicit_prm_reads_as_the_rollouts_were_drawn(data, constrained, monkeypatch):
+    found, make = [], istar.played_rows
+    monkeypatch.setattr(istar, "played_rows", lambda *said: found.append(make(*said)) or found[-1])
+    istar.collect(
+        CONFIGS["istar"][1], dataclasses.replace(data, play=dataclasses.replace(PLAYED, constrained=constrained))
+    )
+    assert all(row.columns.among.any() == constrained for row in found[0].rows)
+
+
 def test_implicit_rewards_are_log_ratios_and_training_prefers_what_won(policy, tmp_path):
     episodes = [dataclasses.replace(e, start=int(e.index == 3)) for e in EPISODES_OF_ALL]
-    rows = played_rows(episodes, policy, 128)
+    rows = played_rows(episodes, policy, None, 128)
     moved = other(policy)
     found = step_rewards(moved.model, rows, episodes, 0.5, 128)
     with torch.no_grad():
