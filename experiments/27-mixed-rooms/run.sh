@@ -8,6 +8,8 @@ python -m tasks.evaluate --policy $policy --world $world --games data/games --sp
 done; done; done'
 for seed in 1 2 3; do
   THEN=$both sh experiments/run rooms-own-play-$seed seed=$seed env.world=alfworld-training $sizes -- policy@3
+  THEN=$both sh experiments/run rooms-by-likelihood-$seed seed=$seed env.world=alfworld-training $sizes \
+    method.search=beam_1x16_by_untrained_likelihood -- policy@3
   THEN=$both sh experiments/run rooms-control-$seed seed=$seed env.world=alfworld-remembering $sizes -- policy@3
 done
 longer="python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --all --steps 2520 --json"
