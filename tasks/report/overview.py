@@ -30,6 +30,7 @@ from tasks.report.campaign import followed, refused
 from tasks.report.figures import success_over_seeds
 from tasks.report.gallery import PAGES
 from tasks.report.pages import percent, render
+from tasks.report.text import BUDGET, BUDGET_WORDS
 
 PAGE = "campaign.html"
 
@@ -45,7 +46,7 @@ def report_page(
     out: Path = layout.REPORTS / PAGE,
     seeds: Sequence[Mapping] = (),
 ) -> None:
-    """``rows``: the table of iterations; ``outcomes``: game by game. Pictures and gallery are those on disk.
+    """``rows``: of :func:`tasks.report.campaign.table`; ``outcomes``: game by game. Pictures, gallery: those on disk.
     ``seeds``: rows of :func:`tasks.commands.report_seeds.together`, where other campaigns are shown beside this one."""
     stages = {slug: read_json(layout.metrics(slug)) for slug in _slugs(params) if layout.metrics(slug).exists()}
     prms = {int(i): stages[f"prm-{i}"] for i in params.iterations if f"prm-{i}" in stages}
@@ -62,7 +63,7 @@ def report_page(
         params=params,
         champion=crowned(*choosing(outcomes, way)),
         sections=[
-            _section("Success", "climb", ["success"], climb(rows)),
+            _section("Success", "climb", ["success"], climb(rows), note=BUDGET_WORDS),
             *([_over_seeds(seeds, way)] if seeds else []),
             _section("By kind of task", "kinds", ["kinds"], by_kind(decide)),
             _section("Games gained and lost", "games", [], counts),
@@ -118,7 +119,7 @@ NO_WATTS = (
 def climb(rows: Sequence[Mapping]) -> dict:
     """The table of iterations."""
     head = ("policy", "split", "playing", "games", "success", "low", "high", "mean reward", "v. before", "won", "lost",
-            "p", "actions", "tokens read", "world steps")  # fmt: skip
+            "p", "actions", "tokens read", "world steps", *BUDGET)  # fmt: skip
     body = []
     for row in rows:
         paired = row["paired"] or {}
@@ -128,7 +129,8 @@ def climb(rows: Sequence[Mapping]) -> dict:
             row["iteration"], row["split"], row["decoding"], row["games"], percent(row["success"]),
             percent(row["ci_low"]), percent(row["ci_high"]), f"{row['mean_reward']:.3f}", points and f"{points:+.1f}",
             paired.get("gained"), paired.get("lost"), _rounded(paired.get("p_value"), 3), f"{row['mean_actions']:.1f}",
-            f"{tokens:.0f}", f"{row['world_steps']:.1f}",
+            f"{tokens:.0f}", f"{row['world_steps']:.1f}", row["episodes_played"], row["tokens_trained"],
+            None if row["seconds"] is None else round(row["seconds"]),
         ])  # fmt: skip
     return _table(head, body)
 
