@@ -16,7 +16,7 @@ from tasks.frame.clock import TIMINGS, write_timing
 from tasks.frame.order import LOOP, ONCE
 from tasks.frame.stage import write_json
 from tasks.report import campaign
-from tasks.report.added import adds_report, adds_text, champion_text
+from tasks.report.added import adds_report, adds_text, champion_text, sentences
 
 GAMES = [
     Game(f"unseen/{kind}/{n}", "alfworld", "unseen", kind, "put a mug in cabinet.", "(problem)")
@@ -129,20 +129,28 @@ def test_a_prm_that_adds_nothing_is_named():
     text = adds_text(prm_adds(with_control(7, "unseen")), PARAMS)
     assert "0       1    best_of_4  untrained_likelihood  unseen  12     +8.3 (1 won, 0 lost)" in text
     said = "PRM 1 adds nothing that shows to best_of_4 of policy 0 over untrained likelihood: +8.3 points [-7.3, +24.0]"
-    assert f"{said} on 12 games, p = 1." in text
+    assert f"{said} on 12 games, p Holm = 1." in text
     few = adds_text(prm_adds(with_control(3, "unseen")), PARAMS)  # an interval above 0, of 5 games
-    assert "adds nothing that shows" in few and "+41.7 points [+13.8, +69.6] on 12 games, p = 0.062." in few
-    added = prm_adds(with_control(2, "unseen"))
-    assert "PRM 1 adds +50.0 points [+21.7, +78.3] on 12 games, p = 0.031, to best_of_4 of policy 0" in adds_text(
-        added, PARAMS
-    )
+    assert "adds nothing that shows" in few and "+41.7 points [+13.8, +69.6] on 12 games, p Holm = 0.12." in few
+    added = prm_adds(with_control(1, "unseen"))
+    said = "PRM 1 adds +58.3 points [+30.4, +86.2] on 12 games, p Holm = 0.031, to best_of_4 of policy 0"
+    assert said in adds_text(added, PARAMS)
     report = "\n".join(adds_report(0, added, PARAMS))
-    assert report.startswith("## What the PRM adds\n\nPRM 1 adds +50.0 points")
-    assert "| 0 | 1 | best_of_4 | untrained_likelihood | unseen | 12 | +50.0 (6 won, 0 lost) |" in report
+    assert report.startswith("## What the PRM adds\n\nPRM 1 adds +58.3 points")
+    assert "| 0 | 1 | best_of_4 | untrained_likelihood | unseen | 12 | +58.3 (7 won, 0 lost) |" in report
     costs = adds_text(prm_adds(with_control(12, "seen", "unseen")), PARAMS)
     assert "PRM 1 costs: -33.3 points" in costs
     assert adds_text([], PARAMS).startswith("What the PRM adds was not measured: evaluate.decoding has no search")
     assert adds_report(1, added, PARAMS)[2] == adds_text([], PARAMS)
+
+
+def test_the_sentence_goes_by_the_p_that_the_table_corrects():
+    """6 games gained and none lost of 24: p 0.031, in three rows 0.094."""
+    added = prm_adds(with_control(5, "seen", "unseen"))
+    (all_,) = [row for row in added if row["split"] == "all"]
+    assert all_["p_value"] < 0.05 < all_["p_holm"]
+    (said,) = sentences(added, PARAMS)
+    assert said.startswith("PRM 1 adds nothing that shows to best_of_4") and said.endswith("p Holm = 0.094.")
 
 
 def test_what_a_row_took_is_of_all_stages_that_led_to_it(tmp_path, monkeypatch):
