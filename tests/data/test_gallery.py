@@ -32,6 +32,7 @@ from tasks.frame.stage import write_json
 from tasks.frame.tracing import log_traces, traces
 from tasks.frame.tracking import campaign_id
 from tasks.report import campaign, figures, gallery, overview
+from tasks.report.added import UNKNOWN
 from tasks.report.pages import numeric
 from tasks.report.shown import Branch as ActionPlays
 from tasks.report.shown import Label, Shown, episode_page
@@ -179,6 +180,31 @@ def test_the_pages_figures_are_those_of_the_table(finished):
     assert counts["body"] == [["0 to 1", 1, 0, 1, 2]] and len(flips["body"]) == 1
     adds = overview.searches(rows)["body"]
     assert [line[5] for line in adds] == ["+50.0", "+50.0"]
+
+
+def test_the_page_says_of_each_prm_what_it_adds(finished):
+    """Above what the search adds, which is no figure of the PRM's."""
+    params, rows, _, table = finished
+    assert escape(UNKNOWN) in section(pages(finished)["campaign.html"].decode(), "What the PRM adds")
+    games = games_from_table(read_table(layout.games("unseen"), GAMES))
+    control = [outcomes(games, i, "beam_4x4_by_untrained_likelihood", 1) for i in (0, 1)]
+    said = "PRM 1 was refused (58 % [48, 68] of 184 pairs): policy 1 is policy 0"
+    rows = [row | {"refused": said if row["iteration"] else None} for row in rows]
+    overview.report_page(params, rows, pa.concat_tables([table, *control]))
+    page = (layout.REPORTS / overview.PAGE).read_text()
+    shown = section(page, "What the PRM adds")
+    refused, *verdicts = re.findall("<p>(.*)</p>", shown)
+    assert refused == f"{said}."
+    assert [line.partition(":")[0] for line in verdicts] == [
+        f"PRM 1 adds nothing that shows to beam_4x4 of policy {i} over untrained likelihood" for i in (0, 1)
+    ]
+    assert shown.count("<tr>") == 5 and "+50.0" in shown  # the head, and each policy on unseen and on all games
+    assert page.index("What the PRM adds</h2>") < page.index("What the search adds</h2>")
+    assert "PRM" not in section(page, "What the search adds")
+
+
+def section(page: str, title: str) -> str:
+    return page.partition(f"{title}</h2>")[2].partition("<h2")[0]
 
 
 def test_the_page_has_watts_or_says_once_why_not(finished):
