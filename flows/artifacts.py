@@ -19,14 +19,13 @@ from agentprm_core.evaluate import OUTCOMES
 from flows.dvc_join import StageRun
 from flows.graph import GraphStage
 from tasks.frame import layout
-from tasks.frame.clock import read_timing
 from tasks.frame.gates import GATES
 from tasks.frame.secrets import redacted
 from tasks.frame.tracking import MLFLOW_TRAINING, campaign_id, is_remote, tracking_uri
-from tasks.report.text import iteration_report, refused_lines
+from tasks.report.text import BUDGET_WORDS, iteration_report, refused_lines
 
 _ITERATION_COLUMNS = ("method", "iteration", "split", "decoding", "games", "success", "ci_low", "ci_high")
-_ITERATION_COLUMNS += ("mean_reward", "mean_actions", "seconds")
+_ITERATION_COLUMNS += ("mean_reward", "mean_actions", "episodes_played", "tokens_trained", "seconds")
 
 
 def publish_gates(page: str, stages: Sequence[GraphStage]) -> None:
@@ -145,16 +144,14 @@ def publish_report(number: int, stages: Sequence[GraphStage]) -> None:
     from agentprm_core.comparing import compared, prm_adds
     from tasks.frame.params import load_params
     from tasks.report.added import adds_report
-    from tasks.report.campaign import budget_of
+    from tasks.report.campaign import spent
 
-    timings = [read_timing(stage.name, _campaign()) for stage in stages]
-    seconds = None if None in timings else sum(timing["seconds"] for timing in timings)
+    params = load_params()
     outcomes = pa.concat_tables(read_table(path, OUTCOMES) for path in evaluated)
-    rows, added = compared(outcomes), adds_report(number, prm_adds(outcomes), load_params())
+    added = adds_report(number, prm_adds(outcomes), params)
     slugs = [stage.name.replace("@", "-") for stage in stages]
     figures = {slug: json.loads(path.read_text()) for slug in slugs if (path := layout.metrics(slug)).exists()}
-    of_number = {"seconds": seconds, **budget_of(number)}
-    own = [{**row, **of_number} for row in rows if row["iteration"] == number]
+    own = [row | spent(row, params, _campaign()) for row in compared(outcomes) if row["iteration"] == number]
     text = iteration_report(number, own, figures, added)
     create_markdown_artifact(key=f"iteration-{number}-report", markdown=text)
 
@@ -163,5 +160,7 @@ def publish_iterations_table() -> None:
     """``campaign-iterations``: success of every policy, with its interval."""
     found = json.loads(layout.ITERATIONS.read_text())
     rows = [{name: row[name] for name in _ITERATION_COLUMNS} for row in found]
-    said = ". ".join(["Success by iteration, 95 % intervals", *refused_lines(found)])
+    said = " ".join(
+        ["Success by iteration, 95 % intervals.", BUDGET_WORDS, *(f"{line}." for line in refused_lines(found))]
+    )
     create_table_artifact(key="campaign-iterations", table=rows, description=said)

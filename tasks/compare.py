@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from agentprm_core.comparing import best, choosing, compared, deciding, prm_adds
+from agentprm_core.comparing import best, choosing, deciding, prm_adds
 from tasks.frame import layout
 from tasks.frame.champion import CONSIDER, arena, candidate
 from tasks.frame.clock import read_timing
@@ -29,10 +29,7 @@ def work(stage: Stage) -> None:
     iterations = [int(number) for number in stage.params.policies]
     stage.read(*map(layout.outcomes, iterations))
     outcomes = campaign.evaluated(stage.params)
-    rows = compared(outcomes)
-    for row in rows:
-        row |= campaign.budget_of(row["iteration"]) | {"seconds": campaign.seconds_of(row["iteration"], stage.campaign)}
-        row["refused"] = campaign.refused(row["iteration"])
+    rows = campaign.table(outcomes, stage.params, stage.campaign)
     write_json(rows, layout.ITERATIONS)
     decide = deciding(rows, stage.params.evaluate.decoding[0])
     pictures = campaign.draw(rows, decide, stage.params)

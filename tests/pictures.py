@@ -19,12 +19,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from agentprm_core.comparing import compared, deciding
+from agentprm_core.comparing import deciding
 from agentprm_core.types import Game
 from tasks.commands import play, show
 from tasks.commands.play_screen import PlayApp
 from tasks.frame import layout
 from tasks.frame.params import load_params
+from tasks.frame.tracking import campaign_id
 from tasks.report import campaign, gallery, overview
 from tests.chromium import chromium, chromium_page
 from tests.model.test_play_screen import settled
@@ -69,7 +70,7 @@ def pages(finished: Path, folder: Path) -> tuple[Path, Path]:
     with chdir(folder):
         params = load_params()
         outcomes = campaign.evaluated(params)
-        rows = compared(outcomes)
+        rows = campaign.table(outcomes, params, campaign_id(params.as_dict()))
         decide = deciding(rows, params.evaluate.decoding[0])
         campaign.draw(rows, decide, params)
         looked = gallery.gallery(params, outcomes, decide)

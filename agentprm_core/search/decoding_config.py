@@ -18,6 +18,8 @@ METHODS = ("greedy", "sample", *SEARCHES)
 PRM, LIKELIHOOD = "prm", "untrained_likelihood"
 SCORERS = (PRM, "head", "trained_likelihood", LIKELIHOOD, "implicit", "constant", "random", "true_q")
 """Who may choose in a search (:data:`agentprm_core.search.scorers.MAKERS`)."""
+UNTRAINED = (LIKELIHOOD, "constant", "random", "true_q")
+"""Of these, those for which no PRM is trained."""
 CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 """Key-value caches that a way of playing keeps beside each other: the policy's, the PRM's, the imagined turns'."""
 
@@ -95,6 +97,11 @@ class DecodingConfig:
     @property
     def is_search(self) -> bool:
         return self.method in SEARCHES
+
+    @property
+    def needs_prm(self) -> bool:
+        """Whether a PRM or a part of one chooses."""
+        return self.is_search and self.by not in UNTRAINED
 
     @property
     def takes_scorers(self) -> bool:

@@ -23,7 +23,7 @@ def adds_text(added: Sequence[Mapping], params: Params) -> str:
     if not added:
         return UNKNOWN
     table = aligned(HEAD, [[str(cell) for cell in _cells(row, params)] for row in added])
-    return "\n".join([table, P_VALUES, *_sentences(added, params)])
+    return "\n".join([table, P_VALUES, *sentences(added, params)])
 
 
 def adds_report(iteration: int, added: Sequence[Mapping], params: Params) -> list[str]:
@@ -32,7 +32,7 @@ def adds_report(iteration: int, added: Sequence[Mapping], params: Params) -> lis
     lines = ["## What the PRM adds", ""]
     if not own:
         return [*lines, UNKNOWN, ""]
-    return [*lines, *_sentences(own, params), "", *markdown(HEAD, (_cells(row, params) for row in own)), ""]
+    return [*lines, *sentences(own, params), "", *markdown(HEAD, (_cells(row, params) for row in own)), ""]
 
 
 def champion_text(champion: int, chosen: Sequence[Mapping], told: Sequence[Mapping]) -> str:
@@ -46,17 +46,17 @@ def champion_text(champion: int, chosen: Sequence[Mapping], told: Sequence[Mappi
     return f"{line}; no other game is left to report it on"
 
 
-def _sentences(added: Sequence[Mapping], params: Params) -> list[str]:
-    """Of all games together, whether the PRM adds anything."""
+def sentences(added: Sequence[Mapping], params: Params) -> list[str]:
+    """Of all games together, whether the PRM adds anything: by the p that is corrected for the number of ``added``."""
     return [_sentence(row, params) for row in added if row["split"] == "all"]
 
 
 def _sentence(row: Mapping, params: Params) -> str:
     prm = params.policies[str(row["iteration"])].prm
     rival = row["control"].replace("_", " ")
-    figures = f"{_points(row)} points {_interval(row)} on {row['games']} games, p = {row['p_value']:.2g}"
+    figures = f"{_points(row)} points {_interval(row)} on {row['games']} games, p Holm = {row['p_holm']:.2g}"
     who, where = f"PRM {prm}", f"{row['decoding']} of policy {row['iteration']} over {rival}"
-    if row["p_value"] >= LEVEL:  # the interval excludes 0 too easily where few games differ
+    if row["p_holm"] >= LEVEL:  # the interval excludes 0 too easily where few games differ
         return f"{who} adds nothing that shows to {where}: {figures}."
     if row["difference"] > 0:
         return f"{who} adds {figures}, to {where}."

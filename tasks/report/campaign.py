@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
+from agentprm_core.comparing import compared
 from agentprm_core.datasets import atomic_write, read_table
 from agentprm_core.evaluate import OUTCOMES
+from agentprm_core.search.decoding_config import decoding
 from tasks.frame import layout
 from tasks.frame.clock import read_timing
-from tasks.frame.order import stages_of
+from tasks.frame.order import behind, stages_of
 from tasks.frame.sections import Params
 from tasks.frame.stage import read_json, write_json
 from tasks.report import figures
@@ -28,21 +30,28 @@ def evaluated(params: Params) -> pa.Table:
     return pa.concat_tables(read_table(layout.outcomes(int(number)), OUTCOMES) for number in params.policies)
 
 
-def seconds_of(iteration: int, of_campaign: str) -> float | None:
-    """Wall-clock of those stages; None where one of them did not run here in this campaign."""
-    names = stages_of(iteration)
-    timings = [timing for name in names if (timing := read_timing(name, of_campaign)) is not None]
-    return sum(timing["seconds"] for timing in timings) if len(timings) == len(names) else None
+def table(outcomes: pa.Table, params: Params, of_campaign: str) -> list[dict]:
+    """Rows of the iterations' table: those of :func:`agentprm_core.comparing.compared`, with :func:`spent` and
+    ``refused``."""
+    rows = compared(outcomes)
+    for row in rows:
+        row |= {**spent(row, params, of_campaign), "refused": refused(row["iteration"])}
+    return rows
 
 
-BUDGET = ("episodes_played", "tokens_trained")
-
-
-def budget_of(iteration: int) -> dict[str, int]:
-    """What those stages played and trained on, evaluation left out: sums of the figures of these names."""
-    slugs = [name.replace("@", "-") for name in stages_of(iteration) if not name.startswith("evaluate")]
-    figures = [read_json(layout.metrics(slug)) for slug in slugs]
-    return {name: sum(of_stage.get(name, 0) for of_stage in figures) for name in BUDGET}
+def spent(row: Mapping, params: Params, of_campaign: str) -> dict[str, float | None]:
+    """What it took until this row could be played, evaluations left out: ``episodes_played`` and ``tokens_trained`` of
+    all stages behind its policy, and behind the PRM that chooses in its search; ``seconds`` of their wall-clock, None
+    where one of them did not run here in this campaign."""
+    needs_prm = decoding(row["decoding"]).needs_prm
+    prm = params.policies[str(row["iteration"])].prm if needs_prm else None
+    stages = behind(params.iterations, row["iteration"], prm)
+    figures = [read_json(layout.metrics(name.replace("@", "-"))) for name in stages]
+    timings = [timing for name in stages if (timing := read_timing(name, of_campaign)) is not None]
+    return {
+        **{name: sum(of.get(name, 0) for of in figures) for name in ("episodes_played", "tokens_trained")},
+        "seconds": sum(timing["seconds"] for timing in timings) if len(timings) == len(stages) else None,
+    }
 
 
 def refused(iteration: int) -> str | None:

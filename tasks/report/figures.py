@@ -96,7 +96,7 @@ def success_by_kind(rows: Sequence[Mapping], path: Path) -> None:
 
 
 def gain_of_search(rows: Sequence[Mapping], path: Path) -> None:
-    """What choosing by the PRM adds to the policy's own play, in points with the 95 % interval of the paired
+    """What a search adds to the policy's own play, in points with the 95 % interval of the paired
     difference: a panel a split, a line a search. ``rows`` are those whose ``over_policy`` is not None."""
     if not rows:
         figure, (panel,) = _panels([None])

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from agentprm_core.comparing import choosing, crowned, deciding
+from agentprm_core.comparing import choosing, crowned, deciding, prm_adds
 from agentprm_core.datasets import atomic_write
 from agentprm_core.evaluate import wilson
 from agentprm_core.policy.models import checkpoint_digest
@@ -26,10 +26,12 @@ from tasks.frame.order import ONCE, all_stages, stages_of
 from tasks.frame.sections import Params
 from tasks.frame.stage import read_json
 from tasks.frame.tracking import campaign_id, flatten, git_commit
+from tasks.report.added import UNKNOWN, sentences
 from tasks.report.campaign import followed, refused
 from tasks.report.figures import success_over_seeds
 from tasks.report.gallery import PAGES
 from tasks.report.pages import percent, render
+from tasks.report.text import BUDGET, BUDGET_WORDS, P_VALUES, refused_lines
 
 PAGE = "campaign.html"
 
@@ -45,7 +47,7 @@ def report_page(
     out: Path = layout.REPORTS / PAGE,
     seeds: Sequence[Mapping] = (),
 ) -> None:
-    """``rows``: the table of iterations; ``outcomes``: game by game. Pictures and gallery are those on disk.
+    """``rows``: of :func:`tasks.report.campaign.table`; ``outcomes``: game by game. Pictures, gallery: those on disk.
     ``seeds``: rows of :func:`tasks.commands.report_seeds.together`, where other campaigns are shown beside this one."""
     stages = {slug: read_json(layout.metrics(slug)) for slug in _slugs(params) if layout.metrics(slug).exists()}
     prms = {int(i): stages[f"prm-{i}"] for i in params.iterations if f"prm-{i}" in stages}
@@ -53,6 +55,8 @@ def report_page(
     decide = deciding(rows, way)
     flips, counts = _flips(outcomes, decide)
     cost, gains = costs(params, stages), searches(rows)
+    added = prm_adds(outcomes)
+    verdicts = [*(f"{line}." for line in refused_lines(rows)), *(sentences(added, params) or [UNKNOWN])]
     gained = ["search_gain"] if gains["body"] else []
     hacked = ["scores", *(["hacking"] if followed(params) else [])]
     gallery = Path(os.path.relpath(layout.GALLERY, out.parent))
@@ -62,10 +66,11 @@ def report_page(
         params=params,
         champion=crowned(*choosing(outcomes, way)),
         sections=[
-            _section("Success", "climb", ["success"], climb(rows)),
+            _section("Success", "climb", ["success"], climb(rows), note=BUDGET_WORDS),
             *([_over_seeds(seeds, way)] if seeds else []),
             _section("By kind of task", "kinds", ["kinds"], by_kind(decide)),
             _section("Games gained and lost", "games", [], counts),
+            _section("What the PRM adds", "adds", [], adds(added, params), verdicts=verdicts),
             _section("What the search adds", "search", gained, gains, note="" if gained else NO_SEARCH),
             _section("How well PRMs rank", "prm", ["calibration", "scores_by_turn"], rankings(prms)),
             _section("Is the PRM hacked?", "hacking", hacked, None, note="" if "hacking" in hacked else NO_UPDATE),
@@ -93,7 +98,10 @@ WORDS = {
     "wide where there are few. The black line of the picture is the mean.",
     "kinds": "Success of each kind of task, in the way of playing that decides the champion.",
     "games": "Games that a policy won and the one before lost, and the other way round.",
-    "search": "A search against the policy's own play on the same games, in points of success.",
+    "adds": "A search in which the PRM chooses against the same search in which another scorer does, in points of "
+    f"success; split all: on the games of all splits together. {P_VALUES}",
+    "search": "A search against the policy's own play on the same games, in points of success: what drawing several "
+    "actions and choosing among them wins together, whoever chooses.",
     "prm": "Ranking: at held-out states with several tried actions, how often the PRM orders two of them as plays from "
     "them came out. Ceiling: what a PRM that knew the true values would reach, given that plays are noisy. Gain: what "
     "its choice adds to a play's reward there. AUC and calibration are of turns of held-out games.",
@@ -118,7 +126,7 @@ NO_WATTS = (
 def climb(rows: Sequence[Mapping]) -> dict:
     """The table of iterations."""
     head = ("policy", "split", "playing", "games", "success", "low", "high", "mean reward", "v. before", "won", "lost",
-            "p", "actions", "tokens read", "world steps")  # fmt: skip
+            "p", "actions", "tokens read", "world steps", *BUDGET)  # fmt: skip
     body = []
     for row in rows:
         paired = row["paired"] or {}
@@ -128,7 +136,8 @@ def climb(rows: Sequence[Mapping]) -> dict:
             row["iteration"], row["split"], row["decoding"], row["games"], percent(row["success"]),
             percent(row["ci_low"]), percent(row["ci_high"]), f"{row['mean_reward']:.3f}", points and f"{points:+.1f}",
             paired.get("gained"), paired.get("lost"), _rounded(paired.get("p_value"), 3), f"{row['mean_actions']:.1f}",
-            f"{tokens:.0f}", f"{row['world_steps']:.1f}",
+            f"{tokens:.0f}", f"{row['world_steps']:.1f}", row["episodes_played"], row["tokens_trained"],
+            None if row["seconds"] is None else round(row["seconds"]),
         ])  # fmt: skip
     return _table(head, body)
 
@@ -157,6 +166,19 @@ def by_kind(deciding: Sequence[Mapping]) -> dict:
             line.append(of and f"{of['success']:.1%} {_interval(of)}")
         body.append(line)
     return _table(("kind", "games", *(f"policy {row['iteration']}" for row in deciding)), body)
+
+
+def adds(added: Sequence[Mapping], params: Params) -> dict:
+    """``added``: rows of :func:`agentprm_core.comparing.prm_adds`."""
+    head = ("policy", "PRM", "search", "in its place", "split", "games", "the PRM adds, points", "low", "high", "won",
+            "lost", "p", "p Holm")  # fmt: skip
+    body = []
+    for row in added:
+        played = (row["iteration"], params.policies[str(row["iteration"])].prm, row["decoding"], row["control"])
+        points = (f"{100 * row[name]:+.1f}" for name in ("difference", "ci_low", "ci_high"))
+        tested = (_rounded(row[name], 3) for name in ("p_value", "p_holm"))
+        body.append([*played, row["split"], row["games"], *points, row["gained"], row["lost"], *tested])
+    return _table(head, body)
 
 
 def searches(rows: Sequence[Mapping]) -> dict:
@@ -299,13 +321,17 @@ def _over_seeds(seeds: Sequence[Mapping], way: str) -> dict:
     return section
 
 
-def _section(title: str, key: str, pictures: Sequence[str], table: dict | None, note: str = "") -> dict:
+def _section(
+    title: str, key: str, pictures: Sequence[str], table: dict | None, note: str = "", verdicts: Sequence[str] = ()
+) -> dict:
+    """``note`` stands below the table, ``verdicts`` above it, a paragraph each."""
     paths = [layout.PLOTS / f"{name}.png" for name in pictures]
     return {
         "title": title,
         "key": key,
         "table": table if table and table["body"] else None,
         "note": note,
+        "verdicts": verdicts,
         "pictures": [
             {"name": path.name, "data": _data(path), "drawn": f"{path.as_posix()}, drawn by dvc repro compare"}
             for path in paths

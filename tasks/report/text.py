@@ -8,7 +8,13 @@ from agentprm_core.improve.monitor import described
 from tasks.frame.clock import ORCHESTRATION
 
 BUDGET = ("episodes played", "tokens trained", "seconds")
-"""Columns of what it took to make the iteration's policy; the seconds are with its evaluation."""
+"""Columns of :func:`tasks.report.campaign.spent`."""
+BUDGET_WORDS = (
+    "Episodes played, tokens trained, seconds: all that it took, from the expert's demonstrations on. Each stage of "
+    "the iterations that led to the policy counts once. Where a PRM chooses in the search, the stages that led to this "
+    "PRM count too. Evaluations do not count. Seconds are wall-clock on this machine, empty where one of these stages "
+    "did not run here."
+)
 _PLAYED = ("split", "decoding", "games", "success", "95 % interval", "mean reward")
 P_VALUES = "p: McNemar's exact test on the same games. p Holm: the same, corrected for the number of such tests in all."
 
@@ -25,7 +31,7 @@ def iterations_text(rows: Sequence[Mapping], timings: Mapping[str, Mapping | Non
         if timing is not None
     ]
     parts = [
-        f"{aligned(head, table)}\n{P_VALUES}",
+        f"{aligned(head, table)}\n{P_VALUES}\n{BUDGET_WORDS}",
         "\n".join(refused_lines(rows)),
         aligned(stages, times) if times else "",
     ]
@@ -45,6 +51,7 @@ def iteration_report(
     own = [row for row in rows if row["iteration"] == iteration]
     head = (*_PLAYED, "v. iteration before", "p", "p Holm", "actions", "inadmissible", *BUDGET)
     lines = [f"# Iteration {iteration}", "", *markdown(head, ([*_cells(row)][1:] for row in own)), "", P_VALUES, ""]
+    lines += [BUDGET_WORDS, ""]
     lines += [line for said in refused_lines(figures.values()) for line in (f"**{said}.**", "")]
     lines += added
     lines += [line for stage, values in figures.items() for line in _flagged(stage, values.get("monitor"))]

@@ -12,9 +12,11 @@ from agentprm_core.policy.sampler import Cost
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds.alfworld.kinds import TASK_TYPES
 from tasks.frame import layout
+from tasks.frame.clock import TIMINGS, write_timing
+from tasks.frame.order import LOOP, ONCE
 from tasks.frame.stage import write_json
 from tasks.report import campaign
-from tasks.report.added import adds_report, adds_text, champion_text
+from tasks.report.added import adds_report, adds_text, champion_text, sentences
 
 GAMES = [
     Game(f"unseen/{kind}/{n}", "alfworld", "unseen", kind, "put a mug in cabinet.", "(problem)")
@@ -127,20 +129,65 @@ def test_a_prm_that_adds_nothing_is_named():
     text = adds_text(prm_adds(with_control(7, "unseen")), PARAMS)
     assert "0       1    best_of_4  untrained_likelihood  unseen  12     +8.3 (1 won, 0 lost)" in text
     said = "PRM 1 adds nothing that shows to best_of_4 of policy 0 over untrained likelihood: +8.3 points [-7.3, +24.0]"
-    assert f"{said} on 12 games, p = 1." in text
+    assert f"{said} on 12 games, p Holm = 1." in text
     few = adds_text(prm_adds(with_control(3, "unseen")), PARAMS)  # an interval above 0, of 5 games
-    assert "adds nothing that shows" in few and "+41.7 points [+13.8, +69.6] on 12 games, p = 0.062." in few
-    added = prm_adds(with_control(2, "unseen"))
-    assert "PRM 1 adds +50.0 points [+21.7, +78.3] on 12 games, p = 0.031, to best_of_4 of policy 0" in adds_text(
-        added, PARAMS
-    )
+    assert "adds nothing that shows" in few and "+41.7 points [+13.8, +69.6] on 12 games, p Holm = 0.12." in few
+    added = prm_adds(with_control(1, "unseen"))
+    said = "PRM 1 adds +58.3 points [+30.4, +86.2] on 12 games, p Holm = 0.031, to best_of_4 of policy 0"
+    assert said in adds_text(added, PARAMS)
     report = "\n".join(adds_report(0, added, PARAMS))
-    assert report.startswith("## What the PRM adds\n\nPRM 1 adds +50.0 points")
-    assert "| 0 | 1 | best_of_4 | untrained_likelihood | unseen | 12 | +50.0 (6 won, 0 lost) |" in report
+    assert report.startswith("## What the PRM adds\n\nPRM 1 adds +58.3 points")
+    assert "| 0 | 1 | best_of_4 | untrained_likelihood | unseen | 12 | +58.3 (7 won, 0 lost) |" in report
     costs = adds_text(prm_adds(with_control(12, "seen", "unseen")), PARAMS)
     assert "PRM 1 costs: -33.3 points" in costs
     assert adds_text([], PARAMS).startswith("What the PRM adds was not measured: evaluate.decoding has no search")
     assert adds_report(1, added, PARAMS)[2] == adds_text([], PARAMS)
+
+
+def test_the_sentence_goes_by_the_p_that_the_table_corrects():
+    """6 games gained and none lost of 24: p 0.031, in three rows 0.094."""
+    added = prm_adds(with_control(5, "seen", "unseen"))
+    (all_,) = [row for row in added if row["split"] == "all"]
+    assert all_["p_value"] < 0.05 < all_["p_holm"]
+    (said,) = sentences(added, PARAMS)
+    assert said.startswith("PRM 1 adds nothing that shows to best_of_4") and said.endswith("p Holm = 0.094.")
+
+
+def test_what_a_row_took_is_of_all_stages_that_led_to_it(tmp_path, monkeypatch):
+    """Iteration 3 goes on from policy 1, and its policy is searched with PRM 2, which is of another branch."""
+    monkeypatch.chdir(tmp_path)
+    params = SimpleNamespace(
+        iterations={str(i): SimpleNamespace(prev=prev) for i, prev in ((1, 0), (2, 1), (3, 1))},
+        policies={str(i): SimpleNamespace(prm=prm) for i, prm in ((0, 1), (1, 1), (2, 2), (3, 2))},
+    )
+    stages = [*ONCE, *(f"{name}@{i}" for i in (1, 2, 3) for name in LOOP), *(f"evaluate@{i}" for i in range(4))]
+    power = {name: 2**n for n, name in enumerate(stages)}  # so a sum tells what is in it, and how often
+    for name, number in power.items():
+        figures = {"episodes_played": number, "tokens_trained": 3 * number}
+        write_json(figures, layout.metrics(name.replace("@", "-")))
+        write_timing(name, "campaign", {"seconds": 0.5 * number})
+
+    def counted(iteration: int, way: str) -> set[str]:
+        spent = campaign.spent({"iteration": iteration, "decoding": way}, params, "campaign")
+        number = spent["episodes_played"]
+        assert (spent["tokens_trained"], spent["seconds"]) == (3 * number, number / 2)
+        return {name for name, of_stage in power.items() if number & of_stage}
+
+    loop = {i: {f"{name}@{i}" for name in LOOP} for i in (1, 2, 3)}
+    critic = {i: {f"{name}@{i}" for name in ("rollout", "label", "prm")} for i in (1, 2)}
+    own = {0: {*ONCE}, 1: {*ONCE} | loop[1], 2: {*ONCE} | loop[1] | loop[2], 3: {*ONCE} | loop[1] | loop[3]}
+    searched = {0: own[0] | critic[1], 1: own[1], 2: own[2], 3: own[3] | critic[2]}
+    for i in range(4):
+        for way in ("greedy", "sample@0.7", "best_of_4_by_untrained_likelihood", "beam_4x4_by_random"):
+            assert counted(i, way) == own[i], (i, way)
+        for way in ("best_of_4", "beam_4x4_path", "lookahead_of_2x1", "best_of_4_by_head@0.7"):
+            assert counted(i, way) == searched[i], (i, way)
+    params.policies["1"].prm = 3
+    assert counted(1, "best_of_4") == own[1] | {"rollout@3", "label@3", "prm@3"}
+    params.iterations["3"].prev = 2  # and then PRM 3 is not without policy 2
+    assert counted(1, "best_of_4") == own[2] | {"rollout@3", "label@3", "prm@3"}
+    (TIMINGS / "campaign" / "sft.json").unlink()
+    assert campaign.spent({"iteration": 1, "decoding": "greedy"}, params, "campaign")["seconds"] is None
 
 
 def test_differences_of_one_table_are_corrected_for_their_number():

@@ -15,7 +15,7 @@ import yaml
 from markupsafe import escape
 from PIL import Image
 
-from agentprm_core.comparing import compared, deciding
+from agentprm_core.comparing import deciding
 from agentprm_core.datasets import games_from_table, read_table, write_table
 from agentprm_core.evaluate import outcomes_table
 from agentprm_core.opinions import Candidate
@@ -26,14 +26,17 @@ from tasks.commands import report
 from tasks.frame import layout
 from tasks.frame.clock import write_timing
 from tasks.frame.mlflow_store import connect
+from tasks.frame.order import ONCE
 from tasks.frame.params import load_params
 from tasks.frame.stage import write_json
 from tasks.frame.tracing import log_traces, traces
 from tasks.frame.tracking import campaign_id
 from tasks.report import campaign, figures, gallery, overview
+from tasks.report.added import UNKNOWN
 from tasks.report.pages import numeric
 from tasks.report.shown import Branch as ActionPlays
 from tasks.report.shown import Label, Shown, episode_page
+from tasks.report.text import BUDGET
 from tests import pictures
 from tests.chromium import chromium, chromium_page
 from tests.data.test_compare import written
@@ -129,10 +132,12 @@ def finished(checkpoints, tmp_path, monkeypatch):
         ((0, "greedy", 0), (1, "greedy", 1), (0, "beam_4x4", 1), (1, "beam_4x4", 2))
     )  # fmt: skip
     written([{"step": 1, "kl": 0.1, "score": 0.5}], None)
-    rows = compared(table)
+    write_json({"turns_played": 30, "episodes_played": 4321, "tokens_trained": 12345}, layout.metrics("rollout-1"))
+    for slug in (*ONCE, "label-1", "collect-1"):
+        write_json({}, layout.metrics(slug))
+    rows = campaign.table(table, params, campaign_id(params.as_dict()))
     decide = deciding(rows, "greedy")
     campaign.draw(rows, decide, params)
-    write_json({"turns_played": 30, "tokens_trained": 12345}, layout.metrics("rollout-1"))
     gates = Path(".scratch/gates/rollout@1.json")
     gates.parent.mkdir(parents=True)
     gates.write_text(json.dumps([{"why": "w", "success": False, "observed": "3", "rows": []}]))
@@ -167,12 +172,39 @@ def test_the_pages_figures_are_those_of_the_table(finished):
     cells = [dict(zip(climb["head"], line)) for line in climb["body"]]
     greedy = next(line for line in cells if line["policy"] == 1 and line["playing"] == "greedy")
     assert (greedy["success"], greedy["v. before"], greedy["games"]) == ("50.0%", "+50.0", 2)
+    took = {(line["policy"], line["playing"]): tuple(line[name] for name in BUDGET) for line in cells}
+    assert took[0, "greedy"] == (0, 0, "") and took[0, "beam_4x4"] == took[1, "greedy"] == (4321, 12345, "")
     kinds = overview.by_kind(decide)
     assert sum(line[1] for line in kinds["body"]) == 2
     flips, counts = overview._flips(table, decide)
     assert counts["body"] == [["0 to 1", 1, 0, 1, 2]] and len(flips["body"]) == 1
     adds = overview.searches(rows)["body"]
     assert [line[5] for line in adds] == ["+50.0", "+50.0"]
+
+
+def test_the_page_says_of_each_prm_what_it_adds(finished):
+    """Above what the search adds, which is no figure of the PRM's."""
+    params, rows, _, table = finished
+    assert escape(UNKNOWN) in section(pages(finished)["campaign.html"].decode(), "What the PRM adds")
+    games = games_from_table(read_table(layout.games("unseen"), GAMES))
+    control = [outcomes(games, i, "beam_4x4_by_untrained_likelihood", 1) for i in (0, 1)]
+    said = "PRM 1 was refused (58 % [48, 68] of 184 pairs): policy 1 is policy 0"
+    rows = [row | {"refused": said if row["iteration"] else None} for row in rows]
+    overview.report_page(params, rows, pa.concat_tables([table, *control]))
+    page = (layout.REPORTS / overview.PAGE).read_text()
+    shown = section(page, "What the PRM adds")
+    refused, *verdicts = re.findall("<p>(.*)</p>", shown)
+    assert refused == f"{said}."
+    assert [line.partition(":")[0] for line in verdicts] == [
+        f"PRM 1 adds nothing that shows to beam_4x4 of policy {i} over untrained likelihood" for i in (0, 1)
+    ]
+    assert shown.count("<tr>") == 5 and "+50.0" in shown  # the head, and each policy on unseen and on all games
+    assert page.index("What the PRM adds</h2>") < page.index("What the search adds</h2>")
+    assert "PRM" not in section(page, "What the search adds")
+
+
+def section(page: str, title: str) -> str:
+    return page.partition(f"{title}</h2>")[2].partition("<h2")[0]
 
 
 def test_the_page_has_watts_or_says_once_why_not(finished):

@@ -28,7 +28,7 @@ from tasks import policy as policy_stage
 from tasks.frame import clock
 from tasks.frame.clock import Clock, read_timing, write_timing
 from tasks.frame.stage import ENDED, _sweep
-from tasks.report.text import iteration_report, iterations_text
+from tasks.report.text import BUDGET_WORDS, iteration_report, iterations_text
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +202,7 @@ def test_the_printed_table_and_the_report():
     assert [line.split() for line in text.splitlines()][-1] == ["games", "9.0", "3.0", "1.0", "1.0", "1.0"]
     report = iteration_report(1, [ROW], {"prm-1": {"ranking": {"accuracy": 0.61}, "curve": [1, 2], "name": "x"}})
     assert report.startswith("# Iteration 1\n")
+    assert BUDGET_WORDS in text.splitlines() and BUDGET_WORDS in report.splitlines()
     assert "| pick_and_place_simple | 40 | 50.0% |" in report
     assert "| ranking.accuracy | 0.61 |" in report
     assert "curve" not in report and "refused" not in text + report
@@ -213,7 +214,7 @@ def test_table_and_report_say_which_prm_was_refused():
     said = "PRM 1 was refused (58 % [48, 68] of 184 pairs): policy 1 is policy 0"
     rows = [ROW, ROW | {"refused": said}, ROW | {"refused": said, "split": "seen"}, ROW | {"refused": None}]
     lines = iterations_text(rows, {}).splitlines()
-    assert lines.count(said) == 1 and lines[6:] == ["", said]  # no stage ran here: no table of times
+    assert lines.count(said) == 1 and lines[7:] == ["", said]  # no stage ran here: no table of times
     report = iteration_report(1, [ROW], {"collect-1": {"refused": said}, "policy-1": {"refused": said, "steps": 0}})
     assert report.count(f"**{said}.**") == 1
 
