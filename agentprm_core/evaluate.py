@@ -184,10 +184,9 @@ def outcomes_table(
 def summary(outcomes: pa.Table) -> list[dict]:
     """One row of the iterations' table for each way of playing: :data:`ROW_KEY`, then
 
-    ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_reward``,
-    ``mean_actions`` (lost games count their turn limit), ``inadmissible`` (share of all actions), ``truncated`` (share
-    of games), ``score`` (mean of those that have one, or None), :data:`COMPUTE` (mean a game) and ``by_kind``
-    ({kind of task: {games, success}}).
+    ``games``, ``success``, ``ci_low``, ``ci_high``, ``mean_reward``, ``mean_actions`` (that were played, in won and
+    lost games alike), ``inadmissible`` (share of all actions), ``truncated`` (share of games), ``score`` (mean of those
+    that have one, or None), :data:`COMPUTE` (mean a game) and ``by_kind`` ({kind of task: {games, success}}).
 
     Sorted by :data:`ROW_KEY`.
     """

@@ -2,9 +2,9 @@
 
     π_c(a|s) ∝ π(a|s) (1 + n(s,a))^(−c)
 
-with n the times (s,a) was played in the rounds before, s being the world's ``state_key``. The counterpart of paper A's
-steering prompt (:meth:`agentprm_core.policy.prompt.Renderer.steered`): the actions are still the policy's own, so they
-are scored and trained on as any others, and with c = 0 it is the policy itself. π is estimated from
+with n the times (s,a) was played in this game in the rounds before, s being the world's ``state_key``. The counterpart
+of paper A's steering prompt (:meth:`agentprm_core.policy.prompt.Renderer.steered`): the actions are still the policy's
+own, so they are scored and trained on as any others, and with c = 0 it is the policy itself. π is estimated from
 :data:`DRAWS` samples.
 
 Episodes are played in rounds, one of every game at a time, and count for later rounds only. So what an episode
@@ -51,8 +51,8 @@ class Explorer:
         self.seats = sampler.seats
         self._sampler, self._games, self._bonus, self._world_name = sampler, games, bonus, world_name
         self._seats: dict[int, _Seat] = {}
-        self._before: Counter[tuple[str, str]] = Counter()
-        self._now: Counter[tuple[str, str]] = Counter()
+        self._before: Counter[tuple[str, str, str]] = Counter()
+        self._now: Counter[tuple[str, str, str]] = Counter()
 
     def next_round(self) -> None:
         """What was played so far counts from here on."""
@@ -85,10 +85,10 @@ class Explorer:
 
     def _picked(self, seat: _Seat, decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
         """The decisions with the one to play first, and that counted."""
-        key = seat.world.state_key()
-        tried = [self._before[key, decision.action] for decision in decisions]
+        state = self._games[seat.seed].id, seat.world.state_key()
+        tried = [self._before[*state, decision.action] for decision in decisions]
         number = pick([d.count for d in decisions], tried, self._bonus, (seat.seed, seat.turn, _SALT))
-        self._now[key, decisions[number].action] += 1
+        self._now[*state, decisions[number].action] += 1
         return (decisions[number], *decisions[:number], *decisions[number + 1 :])
 
 

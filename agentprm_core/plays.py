@@ -122,6 +122,8 @@ def rollouts(
     begun = list(_starts(plays, games, demos))
     share = math.ceil(len(begun) / shards.players)
     size = max(1, min(plays.settings.slots, share), math.ceil(len(begun) / max(_PORTIONS, shards.players)))
+    if isinstance(plays.explore, Bonus):  # whole games: an episode follows from its game's earlier ones
+        size = math.ceil(size / plays.episodes_per_game) * plays.episodes_per_game
     portions = [(begun[at : at + size],) for at in range(0, len(begun), size)]
     paths = [scratch / f"{size}-{number:05}.parquet" for number in range(len(portions))]
     schema = EPISODES if plays.settings.servers is None else SERVED

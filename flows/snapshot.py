@@ -74,7 +74,8 @@ def branch_of(campaign: str) -> str:
 
 def git(root: Path, *arguments: str, index: Path | None = None) -> str:
     """What ``git`` prints in ``root``. Raises SnapshotError with the line that says what is wrong."""
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"} | ({"GIT_INDEX_FILE": str(index)} if index else {})
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}  # what it says is read, and said in English
+    environment |= {"GIT_INDEX_FILE": str(index)} if index else {}
     command = ["git", *_AUTHOR, "-C", str(root), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
     if done.returncode != 0:

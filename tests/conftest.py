@@ -28,10 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("unit")
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """A stage that ran in this process left as many threads as its parameters ask for: of tests that run side by side
-    on as many cores each would wait for the other's."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """One thread, also for fixtures of a module. A stage that ran in this process left as many as its parameters ask
+    for: of tests that run side by side on as many cores each would wait for the other's."""
     if (torch := sys.modules.get("torch")) is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
 

@@ -179,6 +179,7 @@ class ServerPlayer:
             failed = [error for request in waiting if request.done() and (error := request.exception()) is not None]
             if failed:
                 raise failed[0]
+            assert waiting, f"none of {len(self._seats)} seats was asked: nothing to wait for"
             wait([request for request in waiting if not request.done()], return_when=FIRST_COMPLETED)
 
     def close(self, seat: int) -> Cost:

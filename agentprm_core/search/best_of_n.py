@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.types import Episode
+
+Decided = tuple[int, tuple[Decision, ...]]
+"""A seat, and the candidates of its state."""
 
 
 class Chooser:
@@ -50,15 +53,14 @@ class Chooser:
         self._scorer.tell(self._scoring[seat], action, reason)
 
     def tick(self) -> list[tuple[int, tuple[Decision, ...]]]:
-        done = self._sampler.tick()
-        several = [(seat, decisions) for seat, decisions in done if len({d.action for d in decisions}) > 1]
-        scores = self._scorer.score([(self._scoring[seat], decisions) for seat, decisions in several])
-        best_first = {seat: ranked(decisions, q, self._prior) for (seat, decisions), q in zip(several, scores)}
-        return [(seat, best_first.get(seat, decisions)) for seat, decisions in done]
+        return best_first(self._sampler.tick(), self._scores, self._prior)
 
     def close(self, seat: int) -> Cost:
         read = self._scorer.close(self._scoring.pop(seat))
         return self._sampler.close(seat) + Cost(prm_read=read)
+
+    def _scores(self, asked: Sequence[Decided]) -> list[list[float]]:
+        return self._scorer.score([(self._scoring[seat], decisions) for seat, decisions in asked])
 
 
 def best_trajectories(episodes: Iterable[Episode], worths: Sequence[float]) -> list[Episode]:
@@ -83,6 +85,16 @@ def log_shares(decisions: Sequence[Decision]) -> list[float]:
         counts[decision.action] += decision.count
     samples = counts.total()
     return [math.log(counts[decision.action] / samples) for decision in decisions]
+
+
+def best_first(
+    decided: Sequence[Decided], scores: Callable[[Sequence[Decided]], list[list[float]]], prior: float
+) -> list[Decided]:
+    """:func:`ranked` by what ``scores`` says of them. It is not asked where all candidates are one action, be it with
+    several reasons: nothing is to be chosen there."""
+    several = [(seat, decisions) for seat, decisions in decided if len({d.action for d in decisions}) > 1]
+    chosen = {seat: ranked(decisions, q, prior) for (seat, decisions), q in zip(several, scores(several))}
+    return [(seat, chosen.get(seat, decisions)) for seat, decisions in decided]
 
 
 def ranked(decisions: Sequence[Decision], scores: Sequence[float], prior: float = 0.0) -> tuple[Decision, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentprm_core.policy.sampler import Cost, Decision, Sampler
-from agentprm_core.search.best_of_n import ranked
+from agentprm_core.search.best_of_n import Decided, best_first
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.search.world_model import WorldModel
 from agentprm_core.seeding import episode_seed
@@ -109,17 +109,14 @@ class Lookahead:
         self.played += 1
 
     def tick(self) -> list[tuple[int, tuple[Decision, ...]]]:
-        done = self._sampler.tick()
-        several = [(seat, decisions) for seat, decisions in done if len(decisions) > 1]
-        values = self._values([(self._seats[seat], decisions) for seat, decisions in several])
-        best_first = {seat: ranked(decisions, v, self._prior) for (seat, decisions), v in zip(several, values)}
-        return [(seat, best_first.get(seat, decisions)) for seat, decisions in done]
+        return best_first(self._sampler.tick(), self._values, self._prior)
 
     def close(self, seat: int) -> Cost:
         at = self._seats.pop(seat)
         return self._sampler.close(seat) + at.cost + self._closed(at)
 
-    def _values(self, asked: Sequence[tuple[_Seat, Sequence[Decision]]]) -> list[list[float]]:
+    def _values(self, decided: Sequence[Decided]) -> list[list[float]]:
+        asked = [(self._seats[seat], decisions) for seat, decisions in decided]
         scores = self._scorer.score([(at.scorer, decisions) for at, decisions in asked])
         futures = [
             [self._fork(at, number, choice.action, q) for number, (choice, q) in enumerate(zip(decisions, of_state))]

@@ -5,7 +5,8 @@
 It imports MLflow while the stage works, follows the stage's file (:mod:`tasks.frame.spool`), adds the machine's own
 figures (processor, memory, GPU; by MLflow's monitors), and, when there is time, sends what earlier stages could not.
 Where the server is away, or does not answer in :data:`TIMEOUT` seconds, the lines stay and are tried again. What the
-server will never take is written to ``.scratch/spool/refused.jsonl`` with the reason.
+server will never take, or a kill or a full disk cut short, is written to ``.scratch/spool/refused.jsonl`` with the
+reason.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pathlib import Path
 from agentprm_core.datasets import atomic_write
 from tasks.frame.home import spool_folder
 from tasks.frame.secrets import redacted
-from tasks.frame.spool import now_ms
+from tasks.frame.spool import lies_at, now_ms, write_line
 
 TIMEOUT = 5
 """Seconds that a request to a server may take."""
@@ -48,7 +49,7 @@ NEVER = {
 
 
 REFUSED = "refused.jsonl"
-"""What the server will never take, with its reason."""
+"""What the server will never take, and lines that were cut short, with the reason."""
 
 
 class Away(Exception):
@@ -77,10 +78,14 @@ class Delivery:
             for line in stream:
                 if not line.endswith(b"\n"):
                     break  # it is being written
-                said = json.loads(line)
-                self._deliver(said)
+                try:
+                    said = json.loads(line)
+                except ValueError as error:
+                    _refuse(self.path, "a line that was cut short", error, {"line": line.decode(errors="replace")})
+                else:
+                    self._deliver(said)
+                    self.ended |= said["say"] == "end"
                 self.state["bytes"] += len(line)
-                self.ended |= said["say"] == "end"
                 count += 1
                 with atomic_write(self._at) as aside:
                     aside.write_text(json.dumps(self.state))
@@ -95,14 +100,16 @@ class Delivery:
             self._store.take(said)
         except Exception as error:
             if _for_ever(error):
-                _refuse(self.path, said, error)
+                _refuse(self.path, said["say"], error, said)
             else:
                 raise Away(redacted(str(error)).splitlines()[0] if str(error) else type(error).__name__) from error
 
     def end_killed(self) -> None:
         """The stage is gone and has not said so."""
-        with self.path.open("a") as stream:
-            stream.write(json.dumps({"say": "end", "at": now_ms(), "status": "KILLED", "campaign": False}) + "\n")
+        with self.path.open("ab", buffering=0) as stream:
+            if self.path.read_bytes()[-1:] not in (b"", b"\n"):
+                stream.write(b"\n")  # the kill cut its last line short
+            write_line(stream, {"say": "end", "at": now_ms(), "status": "KILLED", "campaign": False})
 
     def remove(self) -> None:
         """All of it is sent."""
@@ -116,11 +123,11 @@ def _for_ever(error: Exception) -> bool:
     return ours or getattr(error, "error_code", None) in NEVER
 
 
-def _refuse(path: Path, said: dict, error: Exception) -> None:
+def _refuse(path: Path, what: str, error: Exception, said: dict) -> None:
     reason = redacted(f"{type(error).__name__}: {error}")
-    print(f"{path.name}: MLflow will not take {said['say']}: {reason.splitlines()[0]}", file=sys.stderr)
-    with (path.parent / REFUSED).open("a") as stream:
-        stream.write(json.dumps({"file": path.name, "reason": reason, **said}) + "\n")
+    print(f"{path.name}: MLflow will not take {what}: {reason.splitlines()[0]}", file=sys.stderr)
+    with (path.parent / REFUSED).open("ab", buffering=0) as stream:
+        write_line(stream, {"file": path.name, "reason": reason, **said})
 
 
 def flush(folder: Path | None = None, apart: Path | None = None) -> int:
@@ -149,9 +156,9 @@ def flush(folder: Path | None = None, apart: Path | None = None) -> int:
 def _taken(path: Path) -> Iterator[bool]:
     """Whether nobody writes to the file or sends it; nobody else will meanwhile."""
     try:
-        with path.open("a") as stream:
+        with path.open("rb+", buffering=0) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield path.exists()
+            yield lies_at(stream, path)
     except (BlockingIOError, FileNotFoundError):
         yield False
 
@@ -191,8 +198,8 @@ class Machine:
         for monitor in self._monitor.monitors:
             monitor.clear_metrics()
         self._looks += 1
-        with self._path.open("a") as stream:
-            stream.write(json.dumps({"say": "metrics", "at": now_ms(), "metrics": metrics, "on": ["stage"]}) + "\n")
+        with self._path.open("ab", buffering=0) as stream:
+            write_line(stream, {"say": "metrics", "at": now_ms(), "metrics": metrics, "on": ["stage"]})
 
 
 def follow(path: Path) -> int:
@@ -237,8 +244,10 @@ def _tell(away: Away, path: Path) -> bool:
 
 
 def _has_ended(path: Path) -> bool:
-    with suppress(OSError, IndexError, ValueError):
-        return any(json.loads(line)["say"] == "end" for line in path.read_bytes().splitlines()[-3:])
+    for line in path.read_bytes().splitlines()[-3:]:
+        with suppress(ValueError):  # one that was cut short
+            if json.loads(line)["say"] == "end":
+                return True
     return False
 
 

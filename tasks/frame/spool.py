@@ -15,11 +15,17 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
+from collections.abc import Mapping
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from tasks.frame.home import spool_folder
 from tasks.frame.secrets import redacted
+
+_WRITING = threading.Lock()
 
 
 class Spool:
@@ -32,8 +38,7 @@ class Spool:
         self._files, self._kept, self._stream = self.path.with_suffix(".files"), 0, None
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._stream = self.path.open("a")
-            fcntl.flock(self._stream, fcntl.LOCK_EX)
+            self._stream = self._locked()
         except OSError as error:
             self._give_up(error)
 
@@ -42,8 +47,7 @@ class Spool:
         if self._stream is None:
             return
         try:
-            self._stream.write(redacted(json.dumps({"say": what, "at": now_ms(), **fields}, default=str)) + "\n")
-            self._stream.flush()
+            write_line(self._stream, {"say": what, "at": now_ms(), **fields})
         except OSError as error:
             self._give_up(error)
 
@@ -70,9 +74,35 @@ class Spool:
             self._stream.close()
             self._stream = None
 
+    def _locked(self) -> FileIO:
+        """The file, with its lock. A sender that finds it before it is locked takes it for one of a stage that was
+        killed before it said anything, and removes it."""
+        while True:
+            stream = self.path.open("ab", buffering=0)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            if lies_at(stream, self.path):
+                return stream
+            stream.close()
+
     def _give_up(self, error: OSError) -> None:
         print(f"{self.path}: cannot be written ({error.strerror}): MLflow will not see the rest", file=sys.stderr)
         self._stream = None
+
+
+def write_line(stream: FileIO, said: Mapping) -> None:
+    """A line of JSON, without secrets, at the end of a file that is opened to append to and has no buffer. It is one
+    write, so that no line of another process comes between its parts. Raises OSError."""
+    line = (redacted(json.dumps(said, default=str)) + "\n").encode()
+    with _WRITING:
+        while line:  # what a full disk did not take is tried once more, and raises
+            line = line[os.write(stream.fileno(), line) :]
+
+
+def lies_at(stream: FileIO, path: Path) -> bool:
+    """Whether the open file is still the one at ``path``."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    return False
 
 
 def now_ms() -> int:

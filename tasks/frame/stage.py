@@ -14,7 +14,7 @@ import random
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -234,13 +234,16 @@ def _params(task: str, iteration: int | None) -> Params:
 
 
 def _sweep(own: Path) -> None:
-    """Take away the scratch of stages that have ended. One whose outs DVC has not taken yet, because it was killed just
-    then, is run again and needs its own."""
+    """Take away the scratch of stages that had ended when DVC last took outs. One whose outs it has not taken yet is
+    run again if DVC is killed, and needs its own. So does the stage with the scratch ``own``: it runs, and its mark, if
+    it still has one, is of another time."""
     lock = Path("dvc.lock")
     taken = lock.stat().st_mtime if lock.exists() else 0.0
     for mark in layout.SCRATCH.glob(f"*/{ENDED}"):
-        if mark.parent != own or mark.stat().st_mtime < taken:
-            shutil.rmtree(mark.parent, ignore_errors=True)
+        with suppress(FileNotFoundError):  # a stage beside this one was first
+            if mark.stat().st_mtime < taken:
+                shutil.rmtree(mark.parent, ignore_errors=True)
+    (own / ENDED).unlink(missing_ok=True)
 
 
 def _seed(seed: int) -> None:

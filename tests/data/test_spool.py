@@ -1,11 +1,13 @@
 """A server that is away, hangs, comes back, or refuses: nothing is lost and nothing waits."""
 
+import fcntl
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,60 @@ def test_a_stage_that_was_killed_before_it_said_anything(tmp_path, monkeypatch, 
     flush_tracking.main(arguments=[])
     assert not list(folder.iterdir())
     assert capsys.readouterr() == ("sent what 1 stages had to say\n", "")
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_line_that_a_kill_cut_short_does_not_hold_up_the_rest(tmp_path, monkeypatch, capsys, merged):
+    """``merged``: another line went on behind it."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    tracker = Tracker("sft", None, PARAMS)
+    tracker.tag("before", "it")
+    with tracker.spool.path.open("a") as stream:
+        stream.write('{"say": "tags", "at": 1, "ta')
+    if merged:
+        tracker.tag("lost", "with it")
+        tracker.tag("after", "it")
+    tracker.spool.close()  # as a kill does
+    Tracker("rollout", 1, PARAMS).end()
+    assert flush() == 2
+    assert f"{tracker.spool.path.name}: MLflow will not take a line that was cut short: JSON" in capsys.readouterr().err
+    (refused,) = (spool_folder() / sender.REFUSED).read_text().splitlines()
+    assert json.loads(refused)["line"].startswith('{"say": "tags", "at": 1, "ta')
+    (run,) = [run for run in MlflowClient().search_runs(["1"]) if run.info.run_name == "sft"]
+    assert (run.info.status, run.data.tags["before"]) == ("KILLED", "it")
+    assert run.data.tags.get("after") == ("it" if merged else None)
+
+
+def test_the_end_that_a_stage_has_said_counts_behind_a_line_that_was_cut_short(tmp_path):
+    path = tmp_path / "1-sft-7.jsonl"
+    path.write_text('{"say": "met\n{"say": "end", "status": "FINISHED"}\n{"say": "metrics"}\n')
+    assert sender._has_ended(path)
+
+
+def test_a_sender_that_comes_before_the_stage_has_locked_its_file(tmp_path, monkeypatch):
+    """It finds a file that is nobody's and empty, and removes it."""
+    lock = fcntl.flock
+
+    def late(stream, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        assert flush(tmp_path) == 1
+        lock(stream, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    stage = Spool("sft", tmp_path)
+    stage.say("tags", tags={})
+    assert json.loads(stage.path.read_text())["say"] == "tags"
+    assert flush(tmp_path) == 0, "the stage holds its file"
+
+
+def test_lines_of_threads_do_not_mix_where_a_write_takes_a_part(tmp_path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:1000]))
+    stage = Spool("sft", tmp_path)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda number: stage.say("tags", tags={"text": str(number) * 20_000}), range(8)))
+    said = [json.loads(line)["tags"]["text"] for line in stage.path.read_text().splitlines()]
+    assert sorted(said) == [str(number) * 20_000 for number in range(8)]
 
 
 def test_a_full_disk_ends_no_stage(monkeypatch, capsys):

@@ -240,14 +240,21 @@ def test_what_a_monitor_found_is_told_where_people_look(flag, capsys):
 
 def test_what_a_stage_kept_goes_once_dvc_has_its_outs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own, other, killed = (Path(".scratch") / name for name in ("rollout@1", "sft", "label@1"))
-    for folder in (own, other, killed):
+    own, other, beside, killed = (Path(".scratch") / name for name in ("rollout@1", "sft", "prm@1", "label@1"))
+    for folder in (own, other, beside, killed):
         folder.mkdir(parents=True)
-    for folder in (own, other):
-        (folder / ENDED).touch()
-    _sweep(own)
-    assert (own.exists(), other.exists(), killed.exists()) == (True, False, True)
-    Path("dvc.lock").touch()
-    os.utime("dvc.lock", (time.time() + 10, time.time() + 10))
-    _sweep(own)
-    assert (own.exists(), killed.exists()) == (False, True)
+
+    def swept(taken: float | None) -> list[bool]:
+        for folder, ended in ((own, 100), (other, 100), (beside, 300)):
+            if folder.exists():
+                (folder / ENDED).touch()
+                os.utime(folder / ENDED, (ended, ended))
+        if taken is not None:
+            Path("dvc.lock").touch()
+            os.utime("dvc.lock", (taken, taken))
+        _sweep(own)
+        return [folder.exists() for folder in (own, other, beside, killed)]
+
+    assert swept(None) == swept(50) == [True, True, True, True]
+    assert not (own / ENDED).exists(), "it runs again: a stage that begins meanwhile leaves it what it has"
+    assert swept(200) == [False, False, True, True]

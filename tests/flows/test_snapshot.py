@@ -100,6 +100,11 @@ def test_git_is_told_by_the_line_that_says_what_is_wrong(project: Path) -> None:
         git(project, "add", "--all")
 
 
+def test_git_speaks_english_whatever_the_language_here_is(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert git(project, "-c", "alias.language=!echo $LC_ALL", "language") == "C"
+
+
 @pytest.mark.parametrize("name", ["", "../up", "a b", "x.lock", "a..b", "-f"])
 def test_a_name_that_is_no_branch_is_refused(project: Path, name: str) -> None:
     with pytest.raises(SnapshotError, match="letters, digits"), opened(project, name):

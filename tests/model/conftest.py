@@ -1,11 +1,8 @@
-"""The toy world as an engine of its own name, for tests that play; and one thread, since the models are tiny."""
+"""The toy world as an engine of its own name, for tests that play."""
 
 import pytest
-import torch
 
 from agentprm_core import worlds
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture

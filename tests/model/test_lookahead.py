@@ -6,7 +6,7 @@ import pytest
 from agentprm_core import worlds
 from agentprm_core.improve.sft import SftSettings
 from agentprm_core.policy.models import Checkpoint
-from agentprm_core.policy.sampler import Sampler
+from agentprm_core.policy.sampler import Decision, Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import play, starts
 from agentprm_core.search.best_of_n import Chooser
@@ -242,6 +242,18 @@ def test_depth_0_is_best_of_n(renderer, engine, learnt):
     player = Lookahead(sampler, dreamer, SeesTheTarget(), learnt_model(learnt), samples=N, depth=0, gamma=0.9)
     _, same = success(player, engine, begun)
     assert {e.game_id: e.turns for e in plain} == {e.game_id: e.turns for e in same}
+    assert player.imagined == 0
+
+
+def test_nothing_is_imagined_where_one_action_has_several_reasons(renderer, engine, monkeypatch):
+    (start,), (sampler, dreamer) = starts(games(1), 1, 7), samplers(renderer)
+    model = EngineModel({start.seed: start.game}, engine)
+    player = Lookahead(sampler, dreamer, SeesTheTarget(), model, samples=N, depth=1, gamma=0.9)
+    seat, first = player.open(start.seed), make_world(engine).reset(start.game)
+    player.see(seat, first.text, first.admissible)
+    same = (Decision("go to cabinet 1", "it is near", -1.0, 4), Decision("go to cabinet 1", "it is big", -1.0, 2))
+    monkeypatch.setattr(sampler, "tick", lambda: [(seat, same)])
+    assert player.tick() == [(seat, same)]
     assert player.imagined == 0
 
 

@@ -91,6 +91,18 @@ def test_rollouts_are_cut_so_that_every_player_has_a_portion(toy_engine, tmp_pat
     assert cut.equals(plays.rollouts(*play_all, **how, scratch=tmp_path / "here"))
 
 
+def test_explorers_do_the_same_however_the_rollouts_are_cut(toy_engine, tmp_path, monkeypatch):
+    """An episode follows from the earlier ones of its own game, also where games have states of the same key."""
+    monkeypatch.setattr(toy.ToyWorld, "state_key", lambda world: str(world.here))
+    tables = []
+    for slots, players, portions in ((64, 1, 1), (10, 1, 3), (64, 5, 5), (64, 12, 5), (10, 12, 5)):
+        explores = replace(of(toy_engine, slots), episodes_per_game=6, explore=plays.Bonus(2.0))
+        how = {"iteration": 1, "scratch": tmp_path / f"{slots}-{players}", "shards": crew(players)}
+        tables.append(plays.rollouts(explores, toy.policy(), list(GAMES.values())[:5], {}, **how))
+        assert len(list(how["scratch"].iterdir())) == portions
+    assert all(table.equals(tables[0]) for table in tables[1:])
+
+
 def test_a_finished_slice_is_not_played_again(branches, tmp_path):
     whole = branches(tmp_path / "whole")
     slices = list(branches.played)

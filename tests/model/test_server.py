@@ -273,6 +273,13 @@ def test_a_conversation_that_might_outgrow_the_context_ends():
         assert not there.see(seat, "You arrive at cabinet 1. On it, you see a mug 1.", ("look",))
 
 
+def test_to_wait_for_what_nobody_asked_is_a_fault():
+    with serving() as server, player(server) as there:
+        there.see(there.open(7), "You see a cabinet 1.", ("look",))
+        with pytest.raises(AssertionError, match="none of 1 seats was asked"):
+            there.tick()
+
+
 def test_values_out_of_range_are_refused():
     with pytest.raises(ValueError, match="speech 'telepathy' is not one of text, chat"):
         Endpoint(url="http://localhost", model="toy", speech="telepathy")

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-import torch
 
 from agentprm_core import plays
 from agentprm_core.datasets import write_table
@@ -56,7 +55,6 @@ def notes(tmp_path):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("here")
     return bytes_of(everything(HERE, folder), folder / "all")
 
@@ -229,7 +227,6 @@ def until(holds, seconds):
 @pytest.fixture(scope="module")
 def ours():
     """A Ray of our own, of one actor at first."""
-    torch.set_num_threads(1)
     there = Cluster(None, threads=1, actors=3)
     there.join()
     there._actors = 1
