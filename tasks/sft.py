@@ -39,7 +39,7 @@ def work(stage: Stage) -> None:
     )
     model, metrics = train_sft(demos, policy.renderer, policy.model, settings, stage.scratch)
     with atomic_write(layout.policy(0)) as folder:
-        told = {"prompt": policy.renderer.prompt, "world": spec.name}
+        told = {"prompt": policy.renderer.prompt, "world": params.env.world}
         digest = save_checkpoint(model, policy.tokenizer, folder, **told)
     curve = metrics.pop("curve")
     write_json(curve, layout.PLOTS / "sft.json")
