@@ -160,7 +160,8 @@ def missing(spec: WorldSpec) -> Iterator[str]:
             why = "a session of a server cannot be copied. Best-of-N by turn needs no clones"
         yield f"no clones: no beam search (evaluate.decoding, method.search); {why}"
     if spec.expert is None:
-        yield "no expert: nobody demonstrates, so no policy starts from scratch; set model.source to a language model"
+        how = "set model.source to a language model and demos.games to 0"
+        yield f"no expert: nobody demonstrates, so no policy starts from scratch; {how}"
     if spec.load is None:
         yield "no published games: games.published must be null"
     if not spec.phrases:

@@ -152,8 +152,9 @@ class DemosBy:
 class Demos:
     """What the world's expert shows."""
 
-    games: Count | DemosBy
-    """Training games that it plays. A section: with the name of another expert."""
+    games: CountOrNone | DemosBy
+    """Training games that it plays; 0 with a published model, which is then π₀ as it is. A section: with the name of
+    another expert."""
     knowledge: ShareOrAll
     """How well the expert knows where things usually lie."""
     corrupt: Share
