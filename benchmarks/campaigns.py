@@ -85,7 +85,7 @@ def games_by_world(root: Path, splits: Sequence[str]) -> dict[str, list[Game]]:
 
 def _require_same_world(root: Path, manifest: Path, world: str) -> None:
     trained = json.loads(manifest.read_text()).get("world", "") if manifest.exists() else ""
-    if trained not in ("", world_spec(world).name):
+    if trained not in ("", world, world_spec(world).name):
         raise DataError(
             f"{root / 'params.yaml'}: env.world is {world}, and the campaign's first policy was trained in {trained}: "
             "bring back the campaign's parameters (dvc exp apply NAME, or THEN=COMMAND of experiments/run)"

@@ -41,7 +41,7 @@ from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_wh
 from agentprm_core.search.decoding_config import PRM, SCORERS, decoding
 from agentprm_core.search.playing import PlaySettings, Search, play_games, search_digest
 from agentprm_core.types import GAMES, Game
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import world_of, world_spec
 from agentprm_core.worlds.published import find_games, world_of_games
 
 PLACEBO = "placebo"
@@ -172,7 +172,9 @@ def run(args: argparse.Namespace) -> dict:
     """Play and print what the command line says; returns the JSON object."""
     torch.set_num_threads(args.threads)
     how = {"device": args.device, "dtype": playing_dtype(args.precision)}
-    world = args.world or world_of_games(args.games, args.split[0]) or measured_where(args.policy) or "alfworld"
+    trained = measured_where(args.policy)
+    named = world_of_games(args.games, args.split[0]) or trained or "alfworld"
+    world = args.world or world_of(named, trained)
     spec = world_spec(world)
     policy = load_checkpoint(args.policy, prompt=spec.prompt, **how)
     prms = {PRM: load_checkpoint(args.prm, kind="prm", **how)}

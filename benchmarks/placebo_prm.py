@@ -26,7 +26,6 @@ from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, trai
 from agentprm_core.policy.models import MANIFEST, save_checkpoint
 from agentprm_core.prm.placebo import permuted
 from agentprm_core.prm.ranking import ranked
-from agentprm_core.worlds import world_spec
 from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
 
@@ -62,7 +61,7 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     trained = train_on_labels(config, given, permuted(train[:limit], given.seed), held_out, loss="bce")
     trainee = given.trainee
     with atomic_write(out) as folder:
-        told = {"prompt": trainee.renderer.prompt, "world": world_spec(given.play.world).name}
+        told = {"prompt": trainee.renderer.prompt, "world": given.play.world}
         save_checkpoint(trained.model, trainee.tokenizer, folder, kind="prm", **told)
     tokens = given.hardware.pass_tokens
     figures = ranked(trained.model, trainee.renderer, held_out, batch_tokens=tokens, seed=given.seed)

@@ -43,7 +43,7 @@ from agentprm_core.policy.models import Checkpoint, load_checkpoint, save_checkp
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, SCORERS, decoding
 from agentprm_core.search.playing import Search, play_games
 from agentprm_core.types import EPISODES, GAMES, Episode
-from agentprm_core.worlds import measured_in, world_spec
+from agentprm_core.worlds import measured_in
 from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
 from tasks.report.text import markdown
@@ -98,7 +98,7 @@ def updated(config: Config, given: Given, chosen: Sequence[Episode]) -> Checkpoi
     folder = given.scratch / "policy"
     if not folder.exists():
         model = imitate(config, given, chosen, 0.0).model
-        told = {"prompt": given.trainee.renderer.prompt, "world": world_spec(given.play.world).name}
+        told = {"prompt": given.trainee.renderer.prompt, "world": given.play.world}
         with atomic_write(folder) as aside:
             save_checkpoint(model, given.trainee.tokenizer, aside, **told)
     return load_checkpoint(folder, device=given.device)

@@ -64,6 +64,9 @@ def _lines(
     if report.steps_per_s is not None:
         clone = "" if report.clone_us is None else f", {report.clone_us:.1f} µs a clone"
         speed = f"{report.steps_per_s:,.0f} steps a second" + " by the clock, in one session" * spec.remote
+        if report.cpu_steps_per_s is not None:
+            waits = "the world waits, or the machine is busy"
+            speed += f" by the clock ({report.cpu_steps_per_s:,.0f} of CPU time: {waits})"
         lines.append(f"  {speed}{clone}, {report.episode_kb:.1f} KB an episode")
     return [*lines, *(f"  note: {line}" for line in report.notes), *(f"  missing: {line}" for line in lacking)]
 

@@ -1,4 +1,7 @@
-"""Stage ``demos``: the world's expert plays training games, for the policy to imitate. Games it loses are left out."""
+"""Stage ``demos``: the world's expert plays training games, for the policy to imitate. Games it loses are left out.
+
+With ``demos.games: 0`` the table is empty.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,17 @@ def work(stage: Stage) -> None:
         seed = draws.getrandbits(62)
         played.append(demonstrate(world, game, world_name=name, max_turns=most, seed=seed, **section.how))
     won = [episode for episode in played if episode.won]
-    if not won:
+    if played and not won:
         raise StageError(f"the expert won none of {len(played)} games")
     table = episodes_to_table(won, iteration=0, method="expert", policy="expert")
-    stage.gate(demos_suite(table))
+    stage.gate(demos_suite(table) if won else [])
     write_table(table, layout.DEMOS)
-    actions = sum(episode.length for episode in won) / len(won)
+    figures = {"games": len(played)}
+    if won:
+        actions = sum(episode.length for episode in won) / len(won)
+        figures |= {"success": len(won) / len(played), "mean_actions": actions}
     budget = {"episodes_played": len(played), "turns_played": sum(episode.length for episode in played)}
-    stage.report({"games": len(played), "success": len(won) / len(played), "mean_actions": actions, **budget})
+    stage.report({**figures, **budget})
     stage.wrote(layout.DEMOS)
 
 

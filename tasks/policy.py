@@ -9,7 +9,6 @@ from agentprm_core.improve.monitor import described
 from agentprm_core.methods.methods import method_module
 from agentprm_core.methods.refused import Refusal, copy_policy, refusal_of
 from agentprm_core.policy.models import save_checkpoint
-from agentprm_core.worlds import world_spec
 from tasks.frame import layout
 from tasks.frame.given import given
 from tasks.frame.lineage import parents
@@ -29,7 +28,7 @@ def work(stage: Stage) -> None:
         return
     updated = method_module(config.name).update(config, data)
     curve = updated.figures.pop("curve")
-    told = {"prompt": data.trainee.renderer.prompt, "world": world_spec(data.play.world).name}
+    told = {"prompt": data.trainee.renderer.prompt, "world": data.play.world}
     with atomic_write(layout.policy(i)) as folder:
         digest = save_checkpoint(updated.model, data.trainee.tokenizer, folder, **told)
     write_json(curve, layout.PLOTS / f"policy-{i}.json")

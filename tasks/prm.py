@@ -18,7 +18,6 @@ from agentprm_core.prm.by_turn import scores_by_turn
 from agentprm_core.prm.dataset import tried_episodes
 from agentprm_core.prm.ranking import in_words, ranked
 from agentprm_core.prm.score import score_episodes
-from agentprm_core.worlds import world_spec
 from tasks.frame import layout
 from tasks.frame.given import given
 from tasks.frame.stage import Stage, run_stage, write_json
@@ -31,7 +30,7 @@ def work(stage: Stage) -> None:
     trained = critic_module(config.name).train(config, data)
     trainee, figures = data.trainee, trained.figures
     with atomic_write(layout.prm(i)) as folder:
-        told = {"prompt": trainee.renderer.prompt, "world": world_spec(data.play.world).name}
+        told = {"prompt": trainee.renderer.prompt, "world": data.play.world}
         save_checkpoint(trained.model, trainee.tokenizer, folder, kind="prm", **told)
     curve = figures.pop("curve")
     write_json(curve, layout.PLOTS / f"prm-{i}.json")

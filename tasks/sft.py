@@ -1,7 +1,8 @@
 """Stage ``sft``: π₀, a policy that imitates the demonstrations.
 
 From scratch: a tokenizer and a Llama-architecture model of the demonstrations. Otherwise a published model, with or
-without LoRA, which may write reasons for the expert's actions first. The same code from there on.
+without LoRA, which may write reasons for the expert's actions first. The same code from there on. Without
+demonstrations (``demos.games: 0``) π₀ is the published model as it is.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ def work(stage: Stage) -> None:
         epochs=section.epochs,
         observation_weight=section.observation_weight,
     )
-    model, metrics = train_sft(demos, policy.renderer, policy.model, settings, stage.scratch)
+    model, metrics = policy.model, {"curve": [], "seconds": 0.0, "resumed_from": 0}
+    if demos:
+        model, metrics = train_sft(demos, policy.renderer, model, settings, stage.scratch)
     with atomic_write(layout.policy(0)) as folder:
-        told = {"prompt": policy.renderer.prompt, "world": spec.name}
+        told = {"prompt": policy.renderer.prompt, "world": params.env.world}
         digest = save_checkpoint(model, policy.tokenizer, folder, **told)
     curve = metrics.pop("curve")
     write_json(curve, layout.PLOTS / "sft.json")

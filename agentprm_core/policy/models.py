@@ -59,7 +59,7 @@ class Checkpoint:
     digest: str
     """:func:`checkpoint_digest` of its folder; of a model by its id, of the files that were downloaded."""
     world: str = ""
-    """The name of the world that it was trained in; empty where that is not recorded."""
+    """The world that it was trained in, as ``env.world`` has it; empty where that is not recorded."""
     adapter: Path | None = None
     """The folder of its LoRA adapter, if it was loaded with one: servers of the base load it from there."""
 
@@ -331,7 +331,7 @@ def save_checkpoint(
     world: str = "",
 ) -> str:
     """Write a checkpoint folder and return its digest. Make it appear whole: ``datasets.atomic_write``. ``world``: the
-    name of the one it was trained in, ``prompt``: what that one says to a chat model."""
+    one it was trained in, as ``env.world`` has it; ``prompt``: what that one says to a chat model."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)

@@ -6,6 +6,7 @@ adds a name by an entry point in the group ``agentprm.worlds``.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -44,6 +45,21 @@ def world_names() -> tuple[str, ...]:
 def world_module(name: str) -> str:
     """The module that has the spec of a world of ours, or of anybody's ``package.module:ATTRIBUTE``."""
     return _OURS.get(name, name).partition(":")[0]
+
+
+def world_of(named: str, trained: str) -> str:
+    """The name that the world ``named`` can be imported by. Games have their world's own name, which for somebody's own
+    world is no name here: then it is ``trained``, the world that a policy was trained in, where that one plays them.
+
+    Raises DataError where neither is; says what to give.
+    """
+    if ":" in named or named in world_names():
+        return named
+    with suppress(DataError):
+        spec = world_spec(trained)
+        if named in (spec.name, spec.texts, *spec.members):
+            return trained
+    raise DataError(f"{named!r} is no world's name here: give --world package.module:SPEC, as env.world has it")
 
 
 @cache
@@ -101,5 +117,6 @@ __all__ = [
     "to_install",
     "world_module",
     "world_names",
+    "world_of",
     "world_spec",
 ]

@@ -151,7 +151,7 @@ class WorldSpec:
     """Whether a chat model is also told the admissible commands, at every turn. Not where the instruction and the
     observations say what can be done: long lists are most of what such a model would read."""
     expert: Demonstrator | None = None
-    """None: nobody can demonstrate."""
+    """None: nobody can demonstrate, which a campaign with a published model does without (``demos.games: 0``)."""
     other_experts: Mapping[str, Demonstrator] = field(default_factory=dict)
     """Experts that demonstrate in another way, by the name that ``demos.games`` has for them."""
     load: Callable[[Path, str, int | None], list[Game]] | None = None
@@ -219,7 +219,10 @@ class WorldSpec:
     def demonstrator(self, name: str | None = None) -> Demonstrator:
         """The expert of that name; None: the world's first one. Raises DataError where there is none."""
         if self.expert is None:
-            raise DataError(f"env.world: {self.name} has no expert: nobody can demonstrate (demos.games)")
+            raise DataError(
+                f"env.world: {self.name} has no expert: nobody can demonstrate; give the spec one, or with a language "
+                "model (model.source) set demos.games to 0"
+            )
         if name is None:
             return self.expert
         if name not in self.other_experts:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
@@ -12,6 +13,7 @@ from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import GOAL_WORDS, OneOf, WorldSpec
 from agentprm_core.worlds.check_elsewhere import games_elsewhere
 from agentprm_core.worlds.check_walks import Faults
+from agentprm_core.worlds.raised import said_of
 
 SPLITS = ("train", "seen", "unseen")
 
@@ -49,7 +51,7 @@ def _generated(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]
     except DataError:
         raise
     except Exception as error:  # a stranger's generator may raise anything
-        raise DataError(f"{call} raised {type(error).__name__}: {error}") from error
+        raise DataError(f"{call} raised {said_of(error)}") from error
     if not isinstance(found, list) or not all(isinstance(game, Game) for game in found):
         raise DataError(f"{call} returned {found!r:.80}, not a list of games")
     if not found:
@@ -72,6 +74,24 @@ def spec_faults(spec: WorldSpec) -> Iterator[str]:
         yield f"the spec's measured_in is {spec.measured_in!r}: {fault}"
 
 
+def make_fault(spec: WorldSpec) -> str:
+    """Why the spec's ``make`` makes nothing that can be played; empty where it does."""
+    if not callable(spec.make):
+        kind = type(spec.make).__name__
+        return f"the spec's make is a {kind}, not a callable: give the class, or a function that returns a fresh world"
+    try:
+        world = spec.make()
+    except (Exception, SystemExit) as error:  # a stranger's code may raise anything
+        return f"make raised {said_of(error)}"
+    needed = ("reset", "step", *(("clone",) * spec.clones), "state_key")
+    lacking = [name for name in needed if not callable(getattr(world, name, None))]
+    if not lacking:
+        return ""
+    otherwise = "; without clone, say clones=False in the spec" * ("clone" in lacking)
+    what = f"the world, a {type(world).__name__}, has no {', '.join(lacking)}"
+    return f"{what}: write what agentprm_core/worlds/base.py asks for{otherwise}"
+
+
 def _measured_elsewhere(spec: WorldSpec) -> str:
     try:
         texts = world_spec(spec.measured_in).texts
@@ -85,8 +105,11 @@ def game_faults(spec: WorldSpec, games: Mapping[str, Sequence[Game]]) -> Iterato
     faults = Faults()
     for split, found in games.items():
         ids = [game.id for game in found]
-        if ids != sorted(set(ids)):
-            yield f"games of {split} are not sorted by id, each once"
+        if twice := [game_id for game_id, times in Counter(ids).items() if times > 1]:
+            yield f"games of {split}: {len(twice)} ids are there more than once: {', '.join(twice[:2])}"
+        if wrong := [pair for pair in pairwise(ids) if pair[0] > pair[1]]:
+            before, after = wrong[0]
+            yield f"games of {split} are not sorted by id, as generate must return them: {before} comes before {after}"
         for game in found:
             for what, line in _game_faults(spec, game):
                 faults.add(what, f"{game.id}: {line}")
@@ -137,7 +160,8 @@ def missing(spec: WorldSpec) -> Iterator[str]:
             why = "a session of a server cannot be copied. Best-of-N by turn needs no clones"
         yield f"no clones: no beam search (evaluate.decoding, method.search); {why}"
     if spec.expert is None:
-        yield "no expert: nobody demonstrates, so no policy starts from scratch; set model.source to a language model"
+        how = "set model.source to a language model and demos.games to 0"
+        yield f"no expert: nobody demonstrates, so no policy starts from scratch; {how}"
     if spec.load is None:
         yield "no published games: games.published must be null"
     if not spec.phrases:

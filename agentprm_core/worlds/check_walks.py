@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import OPEN, Expert, NothingLeft, Observation, World, WorldSpec, admits
+from agentprm_core.worlds.raised import said_of
 from agentprm_core.worlds.replay import Replayed
 
 NONSENSE = "xyzzy the plugh"
@@ -31,6 +32,8 @@ class Walk:
     seen: list[Observation] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
+    advised: int = 0
+    """How many of the commands are the expert's."""
     replayed: bool = False
     """Whether its world is copied by replay."""
 
@@ -53,7 +56,7 @@ class Faults:
         try:
             yield
         except (Exception, SystemExit) as error:  # a stranger's world may raise anything: that is the finding
-            self.add(check, f"{where} raised {type(error).__name__}: {error}")
+            self.add(check, f"{where} raised {said_of(error)}")
 
     def said(self) -> dict[str, str]:
         return {
@@ -62,7 +65,8 @@ class Faults:
 
 
 def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, faults: Faults) -> Walk:
-    """The first play of ``game``. It ends where the world raises."""
+    """The first play of ``game``, along the expert where it is ``guided``, or where the world lists no commands to
+    draw from. It ends where the world raises."""
     walk = Walk(game)
     with faults.raised("plays", f"{game.id}: reset"):
         world = spec.make()
@@ -76,7 +80,7 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
     _look(walk, faults)
     faults.expect(not walk.seen[0].done, "plays", f"{game.id} is done at reset: nothing can be played")
     expert = done = None
-    if guided and spec.expert:
+    if spec.expert and (guided or not walk.seen[0].admissible):
         with faults.raised("expert", f"{game.id}: the expert"):
             expert = spec.expert(world, game, 0, 0.0)
     while not walk.seen[-1].done and len(walk.commands) < spec.turns(game, spec.max_turns):
@@ -84,7 +88,9 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
         if expert is not None:
             command = _advice(expert, seen, done, game, faults)
             expert = expert if command is not None else None
+        advised = command is not None
         if command is None or rng.random() < _MISTAKES:
+            advised = False
             command = NONSENSE if seen.admissible and rng.random() < _NONSENSE_SHARE else _choose(rng, walk)
         done, after = command, None
         with faults.raised("plays", f"{game.id}, step {len(walk.commands) + 1} ({command!r}):"):
@@ -93,6 +99,7 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
         if after is None or not _is_observation(after, f"{game.id}, after {command!r}", faults):
             return walk
         walk.commands.append(command)
+        walk.advised += advised
         walk.seen.append(after)
         walk.keys.append(key)
         _look(walk, faults)
@@ -171,6 +178,25 @@ def _does(walk: Walk, t: int, command: str, cut_off: bool, faults: Faults) -> No
     elif command in before.admissible:
         refused = after.text.startswith("Nothing happens")
         faults.expect(not refused, "accepts", f"{where} is listed as admissible, and {after.text!r:.80} is the reply")
+
+
+def untried(walks: Sequence[Walk]) -> Iterator[tuple[str, str]]:
+    """(check, why) of those that nothing in the walks could have failed."""
+    done = [(walk.seen[t].admissible, command) for walk in walks for t, command in enumerate(walk.commands)]
+    if not any(walk.seen for walk in walks):
+        yield from ((check, "nothing was seen") for check in ("observations", "rewards"))
+    if not done:
+        yield from ((check, "no step was made") for check in ("accepts", "refuses"))
+        return
+    if not any(command in listed for listed, command in done):
+        tried = f"{len(done)} texts were tried, {sum(walk.advised for walk in walks)} of them the expert's"
+        yield "accepts", f"no commands are listed{' but templates' * any(listed for listed, _ in done)}; {tried}"
+    if all(admits(listed, command) for listed, command in done):
+        why = "so few steps did not come to it: check more games"
+        yield (
+            "refuses",
+            why if any(listed for listed, _ in done) else "no commands are listed, so any text is an action",
+        )
 
 
 def rewards_fall(walks: Sequence[Walk], notes: Faults) -> None:

@@ -11,6 +11,7 @@ from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import NothingLeft, World, admits, listed_commands
 from agentprm_core.worlds.guarded import Guarded
+from agentprm_core.worlds.raised import said_of
 
 
 @contextmanager
@@ -22,7 +23,7 @@ def _asking(world_name: str, game: Game, turns: Sequence[Turn]) -> Iterator[None
         raise
     except Exception as error:  # a stranger's expert may raise anything
         raise DataError(
-            f"{world_name}, {game.id}, turn {len(turns) + 1}: the expert raised {type(error).__name__}: {error}; run "
+            f"{world_name}, {game.id}, turn {len(turns) + 1}: the expert raised {said_of(error)}; run "
             f"agentprm check-world {world_name}"
         ) from error
 

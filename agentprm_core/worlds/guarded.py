@@ -8,6 +8,7 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import Observation, World
+from agentprm_core.worlds.raised import said_of
 
 
 class Guarded:
@@ -79,7 +80,7 @@ class Guarded:
             raise self._fault(f"{why}: state_key was {key!r:.80} and is {self.state_key()!r:.80}")
 
     def _raised(self, error: BaseException, what: str = "") -> DataError:
-        return self._fault(f"{what}raised {type(error).__name__}: {error}")
+        return self._fault(f"{what}raised {said_of(error)}")
 
     def _unsound(self, seen: Observation) -> DataError:
         return self._fault(f"the reward {seen.reward!r} is not in [0, 1]")

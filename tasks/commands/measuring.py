@@ -17,7 +17,7 @@ from agentprm_core.policy.speech import API_KEY
 from agentprm_core.search.decoding_config import DecodingConfig
 from agentprm_core.search.playing import PlaySettings, Search, play_games, play_served
 from agentprm_core.types import Episode, Game
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import world_of, world_spec
 from agentprm_core.worlds.published import find_games, world_of_games
 from tasks.commands.generated import MEASURED, generated
 from tasks.frame.quiet import quiet
@@ -88,8 +88,9 @@ def asked_games(arguments: argparse.Namespace) -> list[Game]:
 
 def settle_world(arguments: argparse.Namespace) -> None:
     """Fill in what the command line leaves open: the world of the games, else the policy's; and that world's turns."""
-    named = arguments.world or (arguments.games and world_of_games(arguments.games, arguments.split))
-    arguments.world = named or measured_where(arguments.policy) or "alfworld"
+    named = arguments.games and world_of_games(arguments.games, arguments.split)
+    trained = measured_where(arguments.policy)
+    arguments.world = arguments.world or world_of(named or trained or "alfworld", trained)
     if arguments.max_turns is None:
         arguments.max_turns = world_spec(arguments.world).max_turns
 

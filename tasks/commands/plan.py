@@ -4,8 +4,9 @@
     agentprm plan --profile "chat more_demonstrations" --memory 16 --json rollout.games=600
 
 No weights are loaded. The model's shape comes from its folder, or from a table of public models. Tokens are counted on
-demonstrations of a few games. Hours need a rate: that of this machine is measured (``--tflops`` gives another's). Where
-a stage cannot fit, the last line says which, by how much, and what would make it fit; the exit code is then 1.
+demonstrations of a few games; in a world without an expert on episodes of random commands, as long as it lets them be.
+Hours need a rate: that of this machine is measured (``--tflops`` gives another's). Where a stage cannot fit, the last
+line says which, by how much, and what would make it fit; the exit code is then 1.
 """
 
 from __future__ import annotations

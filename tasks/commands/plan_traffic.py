@@ -16,14 +16,15 @@ from agentprm_core.planning.shapes import ModelShape, shape_of
 from agentprm_core.policy.prompt import chat_message, chat_reply, make_renderer
 from agentprm_core.policy.starting import PublishedModel, require_folder
 from agentprm_core.policy.tokenizer import train_tokenizer
-from agentprm_core.types import Episode
+from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.check_walks import Faults, walk_game
 from agentprm_core.worlds.demonstrations import demonstrate
 from agentprm_core.worlds.published import find_games
 from tasks.frame.sections import Compute, Params
 
 GAMES = 8
-"""Demonstrated to count tokens."""
+"""Played to count tokens."""
 CHARACTERS = 3.6
 """Of a token, where no tokenizer is at hand."""
 MEASURED_S = 0.5
@@ -33,11 +34,12 @@ _LEAST_SIDE, _SIDE = 256, 2048
 
 @dataclass(frozen=True)
 class Traffic:
-    """Means over demonstrated games."""
+    """Means over games that the expert demonstrated; where there is none and none is asked for, over games of random
+    commands, whose episodes are as long as the world lets them be."""
 
     shape: ModelShape
     turns: float
-    """Of a demonstration."""
+    """Of an episode."""
     turn_tokens: float
     """Of a turn: what the world says, and the reply."""
     reply_tokens: float
@@ -45,8 +47,10 @@ class Traffic:
 
 
 def traffic_of(params: Params) -> Traffic:
-    """Tokens of this campaign's world in this campaign's model. Raises DataError where no game can be demonstrated."""
-    episodes = _demonstrated(params)
+    """Tokens of this campaign's world in this campaign's model. Raises DataError where no game can be demonstrated, or
+    played."""
+    alone = params.demos.count == 0 and world_spec(params.env.world).expert is None
+    episodes = (_at_random if alone else _demonstrated)(params)
     turns = sum(episode.length for episode in episodes)
     shape, total, replies = _counted(params, episodes)
     replies += turns * params.model.reason_tokens
@@ -54,12 +58,30 @@ def traffic_of(params: Params) -> Traffic:
     return Traffic(shape, turns / len(episodes), total / turns, replies / turns)
 
 
-def _demonstrated(params: Params) -> list[Episode]:
-    spec, seed = world_spec(params.env.world), params.seed
+def _games(params: Params) -> list[Game]:
+    spec = world_spec(params.env.world)
     if params.games.root is None:
-        games = spec.generate(GAMES, seed, "train")
-    else:
-        games = find_games(params.env.world, Path(params.games.root), spec.published_splits["train"], GAMES)
+        return spec.generate(GAMES, params.seed, "train")
+    return find_games(params.env.world, Path(params.games.root), spec.published_splits["train"], GAMES)
+
+
+def _at_random(params: Params) -> list[Episode]:
+    spec, draws, faults, episodes = world_spec(params.env.world), random.Random(params.seed), Faults(), []
+    for game in _games(params):
+        walk = walk_game(spec, game, draws, False, faults)
+        turns = [
+            Turn(seen.text, command, seen.admissible, True, key)
+            for seen, command, key in zip(walk.seen, walk.commands, walk.keys)
+        ]
+        episodes.append(Episode(game.id, 0, params.seed, tuple(turns), False))
+    if not any(episode.turns for episode in episodes):
+        said = next(iter(faults.said().values()), "no step can be made")
+        raise DataError(f"env.world: {spec.name}: {said}; run agentprm check-world {params.env.world}")
+    return episodes
+
+
+def _demonstrated(params: Params) -> list[Episode]:
+    spec, games, seed = world_spec(params.env.world), _games(params), params.seed
     world, draws = spec.make(), random.Random(seed)
     how = {"world_name": params.env.world, "max_turns": spec.expert_turns, **params.demos.how, "corrupt": 0.0}
     played = [demonstrate(world, game, seed=draws.getrandbits(62), **how) for game in games]

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from agentprm_core.policy.models import Checkpoint
     from agentprm_core.search.decoding_config import DecodingConfig
     from agentprm_core.types import Game, Prompt
-    from agentprm_core.worlds import WorldSpec
 
 AGENT = "shipped:households"
 """Who plays where nobody is named."""
@@ -73,24 +72,24 @@ def load(arguments: argparse.Namespace) -> Loaded:
 
     logging.disable_progress_bar()
     torch.set_num_threads(min(2, os.cpu_count() or 1))
-    minds, spec = _minds(arguments)
+    minds = _minds(arguments)
     try:
         way = decoding(arguments.way, minds.ways)
     except ValueError as error:
         raise DataError(f"--way: {error}") from None
     minds.require(way)
     ways = [way, *(other for name in WAYS if (other := decoding(name)) != way and _can(minds, other))]
-    games, first = _games(arguments, spec)
+    games, first = _games(arguments, minds.search.settings.world)
     judge = f", judged by {arguments.prm}" if arguments.prm else ", without a PRM"
     return Loaded(minds, games, first, way, ways, f"{arguments.model or arguments.policy}{judge}", arguments.seed)
 
 
-def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
+def _minds(arguments: argparse.Namespace) -> Minds:
     from agentprm_core.one_game import Minds
     from agentprm_core.policy.models import load_checkpoint, playing_dtype, require_world
     from agentprm_core.search.decoding_config import DecodingConfig
     from agentprm_core.search.playing import PlaySettings, Search
-    from agentprm_core.worlds import measured_in, world_spec
+    from agentprm_core.worlds import measured_in, world_of, world_spec
 
     how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
     prm = load_checkpoint(arguments.prm, plays=True, kind="prm", **how) if arguments.prm else None
@@ -100,7 +99,8 @@ def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
         policy, context = _endpoint(arguments, spec.prompt), arguments.context
     else:
         policy = _policy(arguments)
-        world = arguments.world or measured_in(policy.world) or "alfworld"
+        trained = measured_in(policy.world)
+        world = arguments.world or world_of(trained or "alfworld", trained)
         spec, context = world_spec(world), policy.model.config.max_position_embeddings
         require_world(policy, arguments.policy, world)
     if prm is not None:
@@ -114,7 +114,7 @@ def _minds(arguments: argparse.Namespace) -> tuple[Minds, WorldSpec]:
         slots=1,
         cache_mb=1 << 20,
     )
-    return Minds(policy, prm, Search(DecodingConfig("greedy"), settings, arguments.temperature, arguments.prior)), spec
+    return Minds(policy, prm, Search(DecodingConfig("greedy"), settings, arguments.temperature, arguments.prior))
 
 
 def _policy(arguments: argparse.Namespace) -> Checkpoint:
@@ -141,11 +141,13 @@ def _endpoint(arguments: argparse.Namespace, prompt: Prompt):
     )
 
 
-def _games(arguments: argparse.Namespace, spec: WorldSpec) -> tuple[list[Game], int]:
+def _games(arguments: argparse.Namespace, world: str) -> tuple[list[Game], int]:
     """The games to choose among, and the number of the one that was asked for."""
+    from agentprm_core.worlds import world_spec
     from agentprm_core.worlds.published import find_games, named_game, world_of_games
     from tasks.commands.generated import generated
 
+    spec = world_spec(world)
     if arguments.games:
         theirs = world_of_games(arguments.games, arguments.split)
         if theirs and theirs not in (spec.name, spec.texts, *spec.members):
@@ -153,7 +155,7 @@ def _games(arguments: argparse.Namespace, spec: WorldSpec) -> tuple[list[Game], 
                 f"--games: {arguments.games} has games of {theirs}, and who plays knows {spec.name}; give --policy an "
                 f"agent of {theirs}, or other games"
             )
-        games = find_games(arguments.world or spec.name, arguments.games, arguments.split)
+        games = find_games(world, arguments.games, arguments.split)
         where = f"{arguments.games}, {arguments.split}"
     else:
         games = generated(spec, GENERATED, arguments.seed, arguments.split)

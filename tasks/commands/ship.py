@@ -85,11 +85,10 @@ def ship(arguments: argparse.Namespace) -> dict:
 def _cast(source: Path, folder: Path, kind: str, params: Params) -> dict:
     """The checkpoint in bfloat16 at ``folder``, as one of the world that it was measured in; what is to be known of
     it."""
-    of, trained = load_checkpoint(source, kind=kind), world_spec(params.env.world).name
+    of, trained = load_checkpoint(source, kind=kind), params.env.world
     if of.world not in ("", trained):
         raise DataError(f"{source}: trained in the world {of.world}, and params.yaml says {trained}")
-    world = world_spec(params.measured_in).name
-    told = {"kind": kind, "prompt": of.renderer.prompt, "world": world}
+    told = {"kind": kind, "prompt": of.renderer.prompt, "world": params.measured_in}
     small = cast(Any, of.model).to(torch.bfloat16)  # whose type transformers' wrapper hides
     digest = save_checkpoint(small, of.tokenizer, folder, **told)
     size = (folder / "model.safetensors").stat().st_size

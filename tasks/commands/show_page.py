@@ -17,9 +17,10 @@ from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_wh
 from agentprm_core.policy.shipped import PREFIX, is_shipped
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES, Game
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import world_of, world_spec
 from agentprm_core.worlds.published import find_games, named_game
 from tasks.commands.play import GENERATED
+from tasks.frame import layout
 from tasks.frame.layout import DATA, SPLITS
 from tasks.frame.quiet import quiet
 from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
@@ -32,7 +33,7 @@ def shown_page(arguments: argparse.Namespace) -> str:
     """The page that the command line asks for. Raises what :data:`agentprm_core.errors.EXPECTED` has."""
     quiet()
     game = _game(arguments)
-    world = arguments.world or game.world
+    world = arguments.world or world_of(game.world, _trained(arguments))
     named = {"policy": [_named(p) for p in arguments.policy], "prm": [_named(p) for p in arguments.prm]}
     data = arguments.campaign / DATA if arguments.campaign else None
     iteration = _iteration(data, game, arguments.iteration) if data else None
@@ -110,10 +111,17 @@ def _game(arguments: argparse.Namespace) -> Game:
 
 def _generated(arguments: argparse.Namespace) -> Game:
     """One of those that ``agentprm play`` shows under the same seed."""
-    policy = _named(arguments.policy[0])[1]
-    spec, split = world_spec(arguments.world or measured_where(policy) or "alfworld"), arguments.split or "unseen"
+    trained, split = _trained(arguments), arguments.split or "unseen"
+    spec = world_spec(arguments.world or world_of(trained or "alfworld", trained))
     where = f"the {GENERATED} games that are generated of {spec.name}, {split}, seed {arguments.seed} (--games: others)"
     return named_game(spec.generate(GENERATED, arguments.seed, split), arguments.game, where)
+
+
+def _trained(arguments: argparse.Namespace) -> str:
+    """The world of the first policy, else of the campaign's."""
+    sources = [_named(value)[1] for value in arguments.policy]
+    sources += [arguments.campaign / layout.policy(0)] if arguments.campaign else []
+    return next((world for source in sources if (world := measured_where(source))), "")
 
 
 def _splits(split: str | None) -> Sequence[str]:

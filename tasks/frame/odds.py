@@ -17,7 +17,18 @@ Odd = tuple[str, object, str]
 
 def at_odds(params: Params) -> Iterator[Odd]:
     """Each such key of ``params``."""
-    for check in (_games, _exploring, _published_model, _groups, _labels, _keeps, _compute, _loop, _searches):
+    for check in (
+        _games,
+        _demonstrations,
+        _exploring,
+        _published_model,
+        _groups,
+        _labels,
+        _keeps,
+        _compute,
+        _loop,
+        _searches,
+    ):
         yield from check(params)
 
 
@@ -36,6 +47,23 @@ def _games(params: Params) -> Iterator[Odd]:
         yield "demos.games.by", named, " or ".join(others) or "none: demos.games is a number, for a world of one expert"
     if params.games.seen == params.games.unseen == 0:
         yield "games.unseen", 0, "more than 0, or games.seen is: nothing would be measured"
+
+
+def _demonstrations(params: Params) -> Iterator[Odd]:
+    """Where nobody demonstrates, and what cannot do without."""
+    spec = world_spec(params.env.world)
+    if spec.expert is None and params.demos.count:
+        yield "demos.games", params.demos.count, f"0, with a published model (model.source): {spec.name} has no expert"
+    if spec.expert is None and params.method.name == "dagger":
+        yield "method.name", "dagger", f"another method: {spec.name} has no expert"
+    if params.demos.count:
+        return
+    if not isinstance(params.model, PublishedModel):
+        yield "demos.games", 0, "at least 1 with model.source scratch, which learns from them alone"
+    if params.critic.name == "inverse":
+        yield "critic.name", "inverse", "another critic with demos.games 0: it learns from demonstrations"
+    if replay := getattr(params.method, "replay", 0):
+        yield "method.replay", replay, "0 with demos.games 0: there are no demonstrations"
 
 
 def _exploring(params: Params) -> Iterator[Odd]:

@@ -6,6 +6,7 @@ hold that file's own parameters.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,6 +31,7 @@ from agentprm_core.plays import Branch, Explore
 from agentprm_core.policy.starting import ModelConfig
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.worlds import measured_in, world_module, world_spec
+from agentprm_core.worlds.raised import in_words
 
 
 def refused(error: Exception) -> str:
@@ -70,6 +72,11 @@ class Compute:
     """Optimizer steps between states that a killed run resumes from; 0 keeps none."""
 
 
+def _file_of(module: str) -> str:
+    """That an imported module was read from."""
+    return str(Path(sys.modules[module].__file__ or "").resolve())
+
+
 @dataclass(frozen=True)
 class Env:
     """Where the agent acts."""
@@ -92,6 +99,10 @@ class Env:
             raise ValueError(f"code: {self.code!r} is not allowed: {folder}, where {self.world} is")
         if not Path(self.code).exists():
             raise ValueError(f"code: {self.code!r} is not allowed: a folder or file that is there")
+        file = _file_of(module) if ":" in self.world else ""
+        if file and not Path(file).is_relative_to(Path(self.code).resolve()):
+            allowed = f"{in_words(file)}, where {self.world} is, or a folder that has it"
+            raise ValueError(f"code: {self.code!r} is not allowed: {allowed}")
 
 
 @dataclass(frozen=True)
@@ -141,8 +152,9 @@ class DemosBy:
 class Demos:
     """What the world's expert shows."""
 
-    games: Count | DemosBy
-    """Training games that it plays. A section: with the name of another expert."""
+    games: CountOrNone | DemosBy
+    """Training games that it plays; 0 with a published model, which is then π₀ as it is. A section: with the name of
+    another expert."""
     knowledge: ShareOrAll
     """How well the expert knows where things usually lie."""
     corrupt: Share

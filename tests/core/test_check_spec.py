@@ -40,6 +40,16 @@ def test_a_fault_of_many_games_is_one_line() -> None:
     ]
 
 
+def test_games_in_no_order_and_games_there_twice_are_two_faults() -> None:
+    first, second, *_ = GAMES
+    assert list(game_faults(SPEC, {"train": [second, first]})) == [
+        "games of train are not sorted by id, as generate must return them: train/1 comes before train/0"
+    ]
+    assert list(game_faults(SPEC, {"train": [first, first, second, second]})) == [
+        "games of train: 2 ids are there more than once: train/0, train/1"
+    ]
+
+
 def test_a_goal_of_one_word() -> None:
     short, shorter = (replace(GAMES[0], goal=goal) for goal in ("Craft clock.", "Climb!"))
     assert not list(game_faults(SPEC, {"train": [short]}))

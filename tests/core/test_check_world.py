@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 import time
@@ -126,6 +127,20 @@ def test_a_world_that_raises_in_step_is_said_with_game_step_and_command() -> Non
     assert "the expert raised KeyError" in report.faults["expert"]
 
 
+def test_what_is_raised_is_said_with_its_place_in_the_worlds_own_code() -> None:
+    def lost(world: Stairs) -> str:
+        return json.loads("nothing")  # raised in a library
+
+    line = next(number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "a library" in text)
+    said = check(_keyed(lost)).faults["plays"]
+    assert f"raised JSONDecodeError: Expecting value: line 1 column 1 (char 0) ({_here()}:{line})" in said
+
+
+def _here() -> str:
+    file = Path(__file__).resolve()
+    return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)
+
+
 class RaisesAtReset(Stairs):
     def reset(self, game: Game) -> Observation:
         raise OSError("no such level")
@@ -135,7 +150,32 @@ def test_a_world_that_cannot_be_reset() -> None:
     report = check(RaisesAtReset)
     assert "reset raised OSError: no such level" in report.faults["plays"]
     assert report.holds("deterministic") is None
+    assert {report.holds(name) for name in ("observations", "rewards", "accepts", "refuses")} == {None}
     assert (report.steps, report.steps_per_s, report.clone_us, report.episode_kb) == (0, None, None, None)
+
+
+class Keyless:
+    """Stairs of which nobody can tell where one stands."""
+
+    def __init__(self) -> None:
+        stairs = Stairs()
+        self.reset, self.step = stairs.reset, stairs.step
+
+
+@pytest.mark.parametrize(
+    ("make", "clones", "said"),
+    [
+        (Stairs(), True, "the spec's make is a Stairs, not a callable: give the class"),
+        (lambda: 1 / 0, True, "make raised ZeroDivisionError: division by zero (tests/core/test_check_world.py:"),
+        (Keyless, True, "the world, a Keyless, has no clone, state_key: write what agentprm_core/worlds/base.py asks"),
+        (Keyless, False, "the world, a Keyless, has no state_key: write"),
+    ],
+)
+def test_a_world_that_cannot_be_made_or_lacks_a_method(make: Callable, clones: bool, said: str) -> None:
+    report = check(make, clones=clones)
+    assert report.faults.keys() == {"plays"} and report.faults["plays"].startswith(said.split(" (")[0])
+    assert said.partition(" (")[2] in report.faults["plays"]
+    assert report.unchecked.keys() == CHECKS.keys() - {"plays"}
 
 
 class Pays(Stairs):
@@ -342,6 +382,18 @@ def test_the_speed_of_a_served_world_is_by_the_clock() -> None:
     assert check_costs.steps_per_second(Waits, [(GAMES[0], ["up"] * 3)]) > 500
 
 
+def test_the_speed_of_a_world_that_waits_is_what_a_user_sees() -> None:
+    class Waits(Stairs):
+        def step(self, command: str) -> Observation:
+            time.sleep(0.005)
+            return super().step(command)
+
+    report = check_world(replace(SPEC, make=Waits, clones=False), GAMES[:1])
+    assert report.steps_per_s < 200 and report.cpu_steps_per_s > 2 * report.steps_per_s
+    line = next(line for line in command._lines(SPEC, None, report, [], []) if "steps a second" in line)
+    assert f"{report.steps_per_s:,.0f} steps a second by the clock ({report.cpu_steps_per_s:,.0f} of CPU time" in line
+
+
 def test_rewards_of_single_steps_are_noted() -> None:
     class Stepwise(Stairs):
         """Pays a step up 0.2 and any other nothing, as gymnasium does."""
@@ -375,6 +427,21 @@ def test_templates_and_free_text_are_filled() -> None:
     )
     assert "accepts" not in report.faults
     assert any(command.startswith("search[") and "…" not in command for command in Shop.said)
+
+
+def test_where_no_commands_are_listed_the_expert_is_asked_and_it_is_said_what_was_tried() -> None:
+    class Spoken(Stairs):
+        """Any text is an action."""
+
+        def look(self, text: str) -> Observation:
+            return super().look(text)._replace(admissible=())
+
+    report = check_world(replace(SPEC, make=Spoken), GAMES[:1])
+    said = report.unchecked["accepts"]
+    assert re.fullmatch(
+        rf"no commands are listed; {report.steps} texts were tried, [1-9]\d* of them the expert's", said
+    )
+    assert report.unchecked["refuses"] == "no commands are listed, so any text is an action"
 
 
 def test_an_expert_that_gives_up_wins_nothing() -> None:

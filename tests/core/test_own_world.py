@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "lamps.py").write_text(blocks("python")[0])
     (folder / "lake.py").write_text(blocks("python")[1])
     (folder / "profiles/lamps.yaml").write_text(blocks("yaml")[0])
+    shutil.copy(ROOT / "profiles/llama3b.yaml", folder / "profiles")
     return folder
 
 
@@ -84,13 +86,40 @@ def test_its_numbers_are_those_that_params_may_hold(project: Path) -> None:
     assert run(project, "python", "-c", GENERATE) == "lamps [1500, 100, 100] []\n"
 
 
+PRM = """
+from agentprm_core.policy.models import load_checkpoint, save_checkpoint
+from agentprm_core.prm.model import new_prm
+from tasks.frame import layout
+of = load_checkpoint(layout.policy(0))
+save_checkpoint(of.model, of.tokenizer, layout.policy(3), world=of.world)
+save_checkpoint(new_prm(of.model), of.tokenizer, layout.prm(3), kind="prm", world=of.world)
+"""
+
+
 @pytest.mark.slow
-def test_the_campaign_starts(project: Path) -> None:
-    """Up to the demonstrations: the stages after them are the same for every world."""
-    run(project, *blocks("console")[1].splitlines()[0].split())
-    for stage in ("games", "demos"):
+def test_the_campaign_starts_and_the_commands_after_it_find_the_world(project: Path) -> None:
+    """Up to the first policy: the stages after it are the same for every world."""
+    write = blocks("console")[1].splitlines()[0].split()
+    run(project, *write[:-1], "demos.games=60", "sft.epochs=1", write[-1])
+    for stage in ("games", "demos", "sft"):
         run(project, "python", "-m", f"tasks.{stage}")
-    assert (project / layout.DEMOS).exists()
+    run(project, "python", "-c", PRM)  # in place of three iterations
+    evaluate, show = (line.split() for line in blocks("console")[2].splitlines())
+    assert "unseen" in run(project, *evaluate, "--limit", "5")
+    run(project, *show)
+    assert "light lamp 4, lamp 6 and no other" in (project / "show.html").read_text()
+    policy = ("--policy", str(layout.policy(3)))
+    assert "lamp" in run(project, "agentprm", "play", *policy)
+    run(project, "agentprm", "evaluate", *policy, "--limit", "5")
+
+
+def test_the_numbers_of_a_language_model_are_allowed_and_planned(project: Path) -> None:
+    plan, make = (shlex.split(line) for line in blocks("console")[3].splitlines())
+    shutil.copy(ROOT / "params.yaml", project)
+    assert make[:2] == ["make", "run"] and make[2] == f"PROFILE={plan[3]}"
+    said = run(project, "python", "-m", "tasks.frame.profile", *plan[3].split())
+    assert "env.world=lamps:SPEC" in said and "model.source=meta-llama" in said
+    assert "\nevaluate " in run(project, *plan)
 
 
 def test_the_environment_of_gymnasium(project: Path) -> None:

@@ -1,19 +1,23 @@
 """``python -m tasks.evaluate`` by itself: any checkpoint, any games, one JSON object last."""
 
+import argparse
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 from peft import LoraConfig, get_peft_model
 
 from agentprm_core.datasets import games_to_table, write_table
-from agentprm_core.policy.models import load_checkpoint, measured_where, save_checkpoint
+from agentprm_core.errors import DataError
+from agentprm_core.policy.models import MANIFEST, load_checkpoint, measured_where, save_checkpoint
 from agentprm_core.policy.speech import API_KEY
 from agentprm_core.prm.model import new_prm
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.published import world_of_games
 from tasks.commands import standalone
+from tasks.commands.measuring import settle_world
 from tasks.commands.standalone import STANDALONE
 from tests.data.project import ROOT
 from tests.model.test_server import serving
@@ -234,6 +238,26 @@ def test_games_of_no_table_or_of_several_worlds_leave_the_world_to_the_policy(tm
     assert world_of_games(tmp_path, "both") == world_of_games(tmp_path, "valid_seen") == ""
     assert measured_where("shipped:arithmetic") == "arithmetic"
     assert measured_where(None) == measured_where(tmp_path) == ""
+
+
+def test_games_of_ones_own_world_are_played_where_the_policy_was_trained(tmp_path):
+    homes = [replace(game, world="homes") for game in ALFWORLD.generate(1, 1, "unseen")]
+    write_table(games_to_table(homes), tmp_path / "unseen.parquet")
+    trained = tmp_path / "policy"
+    trained.mkdir()
+    asked = {"games": tmp_path, "split": "unseen", "world": None, "max_turns": None, "policy": trained}
+    for world, found in (("tests.data.test_evaluate_standalone:HOMES", True), ("homes", False), ("arithmetic", False)):
+        (trained / MANIFEST).write_text(json.dumps({"world": world}))
+        arguments = argparse.Namespace(**asked)
+        if found:
+            settle_world(arguments)
+            assert (arguments.world, arguments.max_turns) == (world, 7)
+        else:
+            with pytest.raises(DataError, match=r"^'homes' is no world's name here: give --world package\.module:SPEC"):
+                settle_world(arguments)
+
+
+HOMES = replace(ALFWORLD, name="homes", max_turns=7)
 
 
 def test_a_policy_trained_with_a_memory_is_measured_without_it(tmp_path, checkpoints):

@@ -7,6 +7,7 @@ import pytest
 
 from tasks.frame.params import PARAMS, ParamsError, load_params, validate
 from tasks.frame.profile import overridden
+from tasks.frame.sections import Env
 from tasks.frame.stage import run_stage
 from tests.data.project import ROOT, raw_params, write_project
 
@@ -37,6 +38,18 @@ def leaves(value: object) -> int:
 
 def test_the_default_parameters_are_valid():
     assert load_params(ROOT / PARAMS).as_dict().keys() == RAW.keys()
+
+
+def test_the_code_of_ones_own_world_is_where_that_world_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "mine_alone.py").write_text("from tests.model.toy import TOY as SPEC")
+    monkeypatch.syspath_prepend(tmp_path)
+    for code in ("mine_alone.py", "."):
+        assert Env("mine_alone:SPEC", code, 5).code == code
+    line = "code: 'elsewhere' is not allowed: mine_alone.py, where mine_alone:SPEC is, or a folder that has it"
+    with pytest.raises(ValueError, match=f"^{line}$"):
+        Env("mine_alone:SPEC", "elsewhere", 5)
 
 
 def test_there_are_few_keys():

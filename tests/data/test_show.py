@@ -16,6 +16,7 @@ from agentprm_core.opinions import Candidate
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.search.recorded import BACK, ENDED, KEPT, MERGED, Weighed
 from agentprm_core.types import GAMES, LABELS, Episode, Game, Turn
+from agentprm_core.worlds import world_spec
 from tasks.commands import show, show_page
 from tasks.report.pages import first_words
 from tasks.report.shown import Branch, Label, Shown, aligned, beside, episode_page, told_apart
@@ -222,6 +223,20 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     line = refused(monkeypatch, capsys, "--game", "none", *policy)
     assert "none: no such game in the 10 games that are generated of alfworld, unseen, seed 1" in line
     assert "no games here" in refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
+
+
+HOMES = dataclasses.replace(world_spec("alfworld"), name="homes")
+
+
+def test_a_game_of_ones_own_world_is_shown_where_the_policy_was_trained(checkpoints, monkeypatch, capsys, tmp_path):
+    policy, world = load_checkpoint(checkpoints / "policy"), "tests.data.test_show:HOMES"
+    save_checkpoint(policy.model, policy.tokenizer, tmp_path / "policy", world=world)
+    game = dataclasses.replace(games_of(checkpoints)[0], world="homes")
+    write_table(games_to_table([game]), tmp_path / "unseen.parquet")
+    asked = ("--game", game.id, "--games", tmp_path, "--max-turns", 2, "--out", tmp_path / "page.html")
+    assert "page.html" in said(monkeypatch, capsys, *asked, "--policy", tmp_path / "policy")
+    line = refused(monkeypatch, capsys, *asked, "--policy", checkpoints / "policy")
+    assert "'homes' is no world's name here: give --world package.module:SPEC" in line
 
 
 def test_a_checkpoint_of_another_world_is_refused(checkpoints, monkeypatch, capsys, tmp_path):

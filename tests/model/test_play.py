@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
+from agentprm_core import worlds
 from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.policy import shipped as shipping
-from agentprm_core.policy.models import load_checkpoint, save_checkpoint
+from agentprm_core.policy.models import MANIFEST, load_checkpoint, save_checkpoint
 from agentprm_core.policy.requests import Patience
 from agentprm_core.policy.server import Endpoint
 from agentprm_core.worlds.published import named_game
@@ -64,6 +65,14 @@ def test_the_transcript_has_room_thoughts_choice_and_end(agent, capsys, monkeypa
     assert re.match(SHAPE, out), out
     assert len(re.findall(r"^ ?\d+\. > ", out, re.MULTILINE)) <= 4
     assert re.search(r"\n(Won|Lost|Not won: no turns left), after \d actions?\.\n$", out)
+
+
+def test_the_games_of_ones_own_world_are_found_by_the_policys(agent, capsys, monkeypatch):
+    trained = agent / "toy" / "policy" / MANIFEST
+    trained.write_text(trained.read_text().replace('"toy"', '"tests.model.toy:TOY"'))
+    monkeypatch.delitem(worlds._OURS, "toy")
+    out = said(capsys, monkeypatch, "--policy", agent / "toy" / "policy", "--games", agent, "--max-turns", 2)
+    assert "without a PRM" in out
 
 
 @pytest.mark.parametrize("way", ["best_of_4", "beam_2x2", "sample"])
