@@ -236,7 +236,7 @@ def test_a_value_in_brackets_is_one_word():
             ["--profile", "llama3b", "model.contxt=3"],
             "plan: llama3b model.contxt=3: model.contxt: .*did you mean context",
         ),
-        (["--profile", "chat lama3b"], r"plan: profiles/lama3b\.yaml: no such profile; there are: .*llama3b"),
+        (["--profile", "chat lama3b"], r"plan: profiles/lama3b\.yaml: no such profile; did you mean llama3b\?"),
     ],
 )
 def test_wrong_parameters_are_named_in_one_line(monkeypatch, capsys, words, said):
