@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import tarfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,9 +21,13 @@ def find_games(world: str, root: Path, split: str, limit: int | None = None) -> 
 
     With a ``limit`` a sample of it that mixes kinds (:func:`agentprm_core.draws.sample_of`).
 
-    Raises DataError for a world that has none, for a split without games, and where the games are another world's.
+    Raises DataError for what holds no games, for a split without games, and where the games are another world's.
     """
     table, spec = root / f"{split}.parquet", world_spec(world)
+    if not root.exists():
+        raise DataError(f"{root}: no such folder")
+    if root.is_file() and not tarfile.is_tarfile(root):
+        raise DataError(f"{root}: neither a folder of tables ({table.name}) nor one of published games")
     if table.exists():
         found = sample_of(games_from_table(read_table(table, GAMES)), limit)
     else:
@@ -34,6 +39,8 @@ def find_games(world: str, root: Path, split: str, limit: int | None = None) -> 
                     f"{root}, {split}: these are games of {other}, not of {spec.name}: take a policy that was trained "
                     f"in {other} (and --world {other}), or games of {spec.name}"
                 ) from error
+            if isinstance(error, FileNotFoundError):
+                raise DataError(f"{root}: neither a table {table.name} nor published games there: {error}") from error
             raise
     if not found:
         raise DataError(f"{root}, {split}: no games there")
@@ -67,7 +74,7 @@ def world_of_games(root: Path, split: str) -> str:
     """The world that all games of a table are of: ``root/split.parquet``, or ``root`` itself. Empty where there is no
     such table, and where they are of several worlds."""
     table = root if root.is_file() else root / f"{split}.parquet"
-    if not table.is_file():
+    if not table.is_file() or table.suffix != ".parquet":
         return ""
     worlds = set(read_table(table, GAMES)["world"].to_pylist())
     return worlds.pop() if len(worlds) == 1 else ""

@@ -20,7 +20,7 @@ from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.published import find_games, named_game
 from tasks.commands.play import GENERATED
-from tasks.frame.layout import DATA, SPLITS
+from tasks.frame.layout import DATA, SPLITS, require_campaign
 from tasks.frame.quiet import quiet
 from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
 from tasks.report.shown import Shown, episode_page, told_apart
@@ -31,6 +31,8 @@ _MB = 2048
 def shown_page(arguments: argparse.Namespace) -> str:
     """The page that the command line asks for. Raises what :data:`agentprm_core.errors.EXPECTED` has."""
     quiet()
+    if arguments.campaign:
+        require_campaign(arguments.campaign)
     game = _game(arguments)
     world = arguments.world or game.world
     named = {"policy": [_named(p) for p in arguments.policy], "prm": [_named(p) for p in arguments.prm]}
@@ -93,7 +95,7 @@ def _game(arguments: argparse.Namespace) -> Game:
                 raise DataError(f"{root}: no games here; give --games, a folder or a table, or --campaign")
             return _generated(arguments)
     if not root.exists():
-        raise DataError(f"--games: {root} is not there")
+        raise DataError(f"{root}: no such folder or file")
     tables = [root] if root.is_file() else [root / f"{split}.parquet" for split in _splits(arguments.split)]
     tables = [table for table in tables if table.exists()]
     if not tables and not arguments.split:
@@ -141,7 +143,7 @@ def _ids(table: Path) -> list[str]:
             if not (missing := {*GAMES.names} - {*file.schema_arrow.names}):
                 return file.read(["game_id"])["game_id"].to_pylist()
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{table}: cannot be read as a table of games: {error}") from error
+        raise DataError(f"{table}: cannot be read as a table of games") from error
     raise DataError(f"{table}: lacks the columns {', '.join(sorted(missing))}")
 
 

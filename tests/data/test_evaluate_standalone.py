@@ -13,7 +13,7 @@ from agentprm_core.prm.model import new_prm
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.published import world_of_games
-from tasks.commands import standalone
+from tasks.commands import play, standalone
 from tasks.commands.standalone import STANDALONE
 from tests.data.project import ROOT
 from tests.model.test_server import serving
@@ -116,6 +116,29 @@ def test_a_split_that_no_world_has_is_the_worlds_own_line(alfworld_data, monkeyp
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit, match=r"^evaluate: webshop: split 'nosuch' is not one of train, seen, unseen$"):
         standalone.main()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nosuch", "nosuch: no such folder"),
+        ("README.md", "README.md: neither a folder of tables (unseen.parquet) nor one of published games"),
+        (
+            "docs",
+            "docs: neither a table unseen.parquet nor published games there: no split 'valid_unseen' in docs/json",
+        ),
+    ],
+)
+@pytest.mark.parametrize("program", [standalone, play])
+def test_what_holds_no_games_is_named(tmp_path, monkeypatch, program, name, said):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("# Games")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["x", "--policy", "shipped:households", "--games", name])
+    with pytest.raises(SystemExit) as stopped:
+        program.main("agentprm x")
+    _, _, line = str(stopped.value.code).partition(": ")
+    assert line.startswith(said) and "\n" not in line
 
 
 def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):

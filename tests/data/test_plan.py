@@ -194,6 +194,10 @@ def test_a_rate_is_measured_soon_where_products_are_slow(monkeypatch):
     [
         (["--profile", "llama3b", "model.source=./nowhere"], "plan: model.source: ./nowhere is no folder here; name"),
         (
+            ["--profile", "chat_smoke", "model.source=./nowhere"],
+            "plan: model.source: ./nowhere is no folder here; name the folder of a model, or make one that knows baby",
+        ),
+        (
             ["--profile", "llama3b", "model.context=200000"],
             "plan: model.context: 200000 is more than the model's 131072",
         ),

@@ -187,6 +187,7 @@ def test_a_rollout_of_a_campaign_with_its_labels(checkpoints, monkeypatch, capsy
     write_table(pa.table(plays, schema=BRANCHES), data / "rollouts" / "2" / "branches.parquet")
     write_table(games_to_table(games_of(checkpoints)), data / "games" / "train.parquet")
     out = tmp_path / "page.html"
+    (tmp_path / "params.yaml").touch()
     said(monkeypatch, capsys, "--game", game.id, "--campaign", tmp_path, "--prm", checkpoints / "prm", "--out", out)
     page = out.read_text()
     for words in ("rollout of iteration 2, by policy 1", "label 0.90, 3 visits", "played on", "inventory"):
@@ -203,9 +204,9 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     assert "is not one of the 2 games" in line and game in line and "\n" not in line
     (tmp_path / "broken.parquet").write_text("no table")
     line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path / "broken.parquet", *policy)
-    assert "broken.parquet: cannot be read as a table of games" in line
+    assert line.endswith("broken.parquet: cannot be read as a table of games")
     line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path / "nowhere", *policy)
-    assert "nowhere is not there" in line
+    assert "nowhere: no such folder or file" in line
     line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path, *policy)
     assert "no tables of games in it" in line
     line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, "--policy", tmp_path / "none")
@@ -221,6 +222,11 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     line = refused(monkeypatch, capsys, "--game", "none", *policy)
     assert "none: no such game in the 10 games that are generated of alfworld, unseen, seed 1" in line
+    line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", "nosuch")
+    assert line == "show: nosuch: no such folder"
+    line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
+    assert line == f"show: {tmp_path}: no campaign: there is no params.yaml in it"
+    (tmp_path / "params.yaml").touch()
     assert "no games here" in refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
 
 
