@@ -18,6 +18,8 @@ METHODS = ("greedy", "sample", *SEARCHES)
 PRM, LIKELIHOOD = "prm", "untrained_likelihood"
 SCORERS = (PRM, "head", "trained_likelihood", LIKELIHOOD, "implicit", "constant", "random", "true_q")
 """Who may choose in a search (:data:`agentprm_core.search.scorers.MAKERS`)."""
+WITHOUT_PRM = (LIKELIHOOD, "constant", "random", "true_q")
+"""Those that need no PRM."""
 CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 """Key-value caches that a way of playing keeps beside each other: the policy's, the PRM's, the imagined turns'."""
 

@@ -80,11 +80,18 @@ def world_of_games(root: Path, split: str) -> str:
     return worlds.pop() if len(worlds) == 1 else ""
 
 
-def named_game(games: Sequence[Game], game_id: str, where: str) -> Game:
-    """The game of this id. Raises DataError where ``where`` has none; offers those with the nearest ids."""
-    for game in games:
-        if game.id == game_id:
-            return game
+def named_game(games: Sequence[Game], asked: str, where: str) -> Game:
+    """The game of this id, or at this place, counted from 1. Raises as :func:`named_id`."""
     ids = [game.id for game in games]
-    near = difflib.get_close_matches(game_id, ids, n=3, cutoff=0.3) or ids[:3]
-    raise DataError(f"{game_id}: no such game in {where}; the nearest: {', '.join(near)}")
+    return games[ids.index(named_id(ids, asked, where))]
+
+
+def named_id(ids: Sequence[str], asked: str, where: str) -> str:
+    """The one of ``ids`` that is ``asked`` for: itself, or its place, counted from 1. Raises DataError where ``where``
+    has none; offers the nearest."""
+    if asked in ids:
+        return asked
+    if asked.isdecimal() and 1 <= int(asked) <= len(ids):
+        return ids[int(asked) - 1]
+    near = difflib.get_close_matches(asked, ids, n=3, cutoff=0.3) or ids[:3]
+    raise DataError(f"{asked}: no such game in {where}; the nearest: {', '.join(near)}")

@@ -17,7 +17,7 @@ def rows_by_seed(folders: Sequence[Path]) -> dict[int, list[dict]]:
     """{seed: the table of iterations} of campaigns whose parameters are the first one's but for the seed.
 
     Raises:
-        DataError: one is no campaign; parameters differ, which names the first key; two have one seed; one has no table.
+        DataError: one is no campaign, or has no table; parameters differ, which names the first key; two have one seed.
     """
     for folder in folders:
         layout.require_campaign(folder)

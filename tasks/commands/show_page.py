@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,8 @@ from agentprm_core.policy.shipped import PREFIX, is_shipped
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.published import find_games, named_game
-from tasks.commands.play import GENERATED
+from agentprm_core.worlds.published import find_games, named_game, named_id
+from tasks.commands.generated import watched
 from tasks.frame.layout import DATA, SPLITS, require_campaign
 from tasks.frame.quiet import quiet
 from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
@@ -87,7 +86,7 @@ def _rollout(data: Path, iteration: int, game: Game, world: str, prms: Sequence[
 
 def _game(arguments: argparse.Namespace) -> Game:
     """The one that was asked for. Raises DataError, with the nearest ids, where there is none of this id."""
-    root, wanted = arguments.games, arguments.game
+    root = arguments.games
     if root is None:
         root = (arguments.campaign or Path()) / DATA / "games"
         if not root.is_dir():
@@ -100,22 +99,19 @@ def _game(arguments: argparse.Namespace) -> Game:
     tables = [table for table in tables if table.exists()]
     if not tables and not arguments.split:
         raise DataError(f"{root}: no tables of games in it; for published games give --split too")
-    games = [game for table in tables for game in _of_id(table, wanted)]
-    published = [] if tables else find_games(arguments.world or "alfworld", root, arguments.split)
-    games += [game for game in published if game.id == wanted]
-    if not games:
-        ids = [game.id for game in published] + [i for table in tables for i in _ids(table)]
-        near = difflib.get_close_matches(wanted, ids, 3, 0)
-        raise DataError(f"--game: {wanted!r} is not one of the {len(ids)} games; nearest: {', '.join(near)}")
-    return games[0]
+    asked, where = arguments.game or "1", f"{root}{f', {arguments.split}' if arguments.split else ''}"
+    if not tables:
+        return named_game(find_games(arguments.world or "alfworld", root, arguments.split), asked, where)
+    wanted = named_id([one for table in tables for one in _ids(table)], asked, where)
+    return next(game for table in tables for game in _of_id(table, wanted))
 
 
 def _generated(arguments: argparse.Namespace) -> Game:
     """One of those that ``agentprm play`` shows under the same seed."""
     policy = _named(arguments.policy[0])[1]
     spec, split = world_spec(arguments.world or measured_where(policy) or "alfworld"), arguments.split or "unseen"
-    where = f"the {GENERATED} games that are generated of {spec.name}, {split}, seed {arguments.seed} (--games: others)"
-    return named_game(spec.generate(GENERATED, arguments.seed, split), arguments.game, where)
+    games, first = watched(spec, arguments.seed, split, arguments.game)
+    return games[first]
 
 
 def _splits(split: str | None) -> Sequence[str]:

@@ -16,6 +16,7 @@ from agentprm_core.opinions import Candidate
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.search.recorded import BACK, ENDED, KEPT, MERGED, Weighed
 from agentprm_core.types import GAMES, LABELS, Episode, Game, Turn
+from agentprm_core.worlds.alfworld.households import generate_games
 from tasks.commands import show, show_page
 from tasks.report.pages import first_words
 from tasks.report.shown import Branch, Label, Shown, aligned, beside, episode_page, told_apart
@@ -201,7 +202,7 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     game = games_of(checkpoints)[0].id
     policy = ("--policy", checkpoints / "policy")
     line = refused(monkeypatch, capsys, "--game", game[:-1], "--games", checkpoints, *policy)
-    assert "is not one of the 2 games" in line and game in line and "\n" not in line
+    assert f"no such game in {checkpoints}; the nearest: " in line and game in line and "\n" not in line
     (tmp_path / "broken.parquet").write_text("no table")
     line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path / "broken.parquet", *policy)
     assert line.endswith("broken.parquet: cannot be read as a table of games")
@@ -221,13 +222,29 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     assert "'foo' is not one of greedy, sample, best_of_N, " in line and "lookahead" not in line
     monkeypatch.chdir(tmp_path)
     line = refused(monkeypatch, capsys, "--game", "none", *policy)
-    assert "none: no such game in the 10 games that are generated of alfworld, unseen, seed 1" in line
+    assert "none: no such game in the 200 games that are generated of alfworld, unseen, seed 1" in line
+    assert "--campaign needs --game" in refused(monkeypatch, capsys, "--campaign", tmp_path)
     line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", "nosuch")
     assert line == "show: nosuch: no such folder"
     line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
     assert line == f"show: {tmp_path}: no campaign: there is no params.yaml in it"
     (tmp_path / "params.yaml").touch()
     assert "no games here" in refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
+
+
+def test_a_game_is_the_first_or_one_by_its_number_or_its_id(checkpoints, monkeypatch, capsys, tmp_path):
+    out, who = tmp_path / "page.html", ("--policy", checkpoints / "policy", "--max-turns", 1)
+    monkeypatch.chdir(tmp_path)
+    generated = {count: generate_games(count, 1, "unseen") for count in (10, 200)}
+    late = next(game for game in generated[200] if game not in generated[10])
+    there = games_of(checkpoints)
+    for asked, game in (
+        ((), generated[10][0]), (("--game", 3), generated[10][2]), (("--game", late.id), late),
+        (("--games", checkpoints), there[0]), (("--games", checkpoints, "--game", 2), there[1]),
+    ):  # fmt: skip
+        said(monkeypatch, capsys, *asked, *who, "--out", out)
+        assert f"<title>{game.id}</title>" in out.read_text()
+    assert "11: no such game in the 10 games" in refused(monkeypatch, capsys, "--game", 11, *who)
 
 
 def test_a_checkpoint_of_another_world_is_refused(checkpoints, monkeypatch, capsys, tmp_path):
