@@ -34,7 +34,7 @@ def shown_page(arguments: argparse.Namespace) -> str:
         require_campaign(arguments.campaign)
     game = _game(arguments)
     world = arguments.world or game.world
-    named = {"policy": [_named(p) for p in arguments.policy], "prm": [_named(p) for p in arguments.prm]}
+    named = {kind: [_named(given, kind) for given in getattr(arguments, kind)] for kind in ("policy", "prm")}
     data = arguments.campaign / DATA if arguments.campaign else None
     iteration = _iteration(data, game, arguments.iteration) if data else None
     if data and not named["prm"] and (last := data / "checkpoints" / "prm" / str(iteration)).exists():
@@ -45,7 +45,14 @@ def shown_page(arguments: argparse.Namespace) -> str:
         shown.insert(0, _rollout(data, iteration, game, world, prms))
     names = list(told_apart([one.name for one in shown]))
     shown = [replace(one, name=name) for one, name in zip(shown, names)]
-    return episode_page(game, shown, list(told_apart([name for name, _ in named["prm"]])))
+    prm_names = list(told_apart([name for name, _ in named["prm"]]))
+    playing = names[len(names) - len(named["policy"]) :]
+    sources = [
+        (name, str(path))
+        for kind, own in (("policy", playing), ("prm", prm_names))
+        for name, (_, path) in zip(own, named[kind])
+    ]
+    return episode_page(game, shown, prm_names, sources=sources)
 
 
 def _played(
@@ -108,7 +115,7 @@ def _game(arguments: argparse.Namespace) -> Game:
 
 def _generated(arguments: argparse.Namespace) -> Game:
     """One of those that ``agentprm play`` shows under the same seed."""
-    policy = _named(arguments.policy[0])[1]
+    policy = _named(arguments.policy[0], "policy")[1]
     spec, split = world_spec(arguments.world or measured_where(policy) or "alfworld"), arguments.split or "unseen"
     games, first = watched(spec, arguments.seed, split, arguments.game)
     return games[first]
@@ -164,12 +171,13 @@ def _loaded(path: Path, world: str, kind: str) -> Checkpoint:
     return loaded
 
 
-def _named(value: str) -> tuple[str, Path]:
-    """``NAME=FOLDER``, a folder, which is named after its last two parts, or ``shipped:NAME``."""
+def _named(value: str, kind: str) -> tuple[str, Path]:
+    """``NAME=FOLDER``, a folder, which is named after its last two parts, or ``shipped:NAME``. A PRM is called one."""
     name, equals, path = value.partition("=")
     if equals:
         return name, Path(path)
     if is_shipped(value):
-        return value.removeprefix(PREFIX), Path(value)  # short: it labels bars
-    parts = Path(value).resolve().parts[-2:]
-    return " ".join(parts).replace("prm ", "PRM "), Path(value)
+        name = value.removeprefix(PREFIX)  # short: it labels bars
+    else:
+        name = " ".join(Path(value).resolve().parts[-2:]).replace("prm ", "PRM ")
+    return (name if kind == "policy" or "PRM" in name else f"PRM {name}"), Path(value)

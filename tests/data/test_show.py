@@ -151,6 +151,15 @@ def test_two_policies_on_one_page(checkpoints, monkeypatch, capsys, tmp_path, se
     assert f"A: old, {search}" in page and f"policy, {search}" in page and ">other<" in page
     assert ("tree of the search" in page) == (search == "beam_2x2")
     assert page == out.read_text() and game.id in page
+    for name, folder in (("old, " + search, "policy"), ("PRM", "prm"), ("other", "prm")):
+        assert re.search(rf'<div class="soft small">[^<]*{name}[^<]*: {checkpoints / folder}</div>', page), name
+
+
+def test_a_prm_of_the_policys_name_is_called_a_prm():
+    assert show_page._named("shipped:households", "policy")[0] == "households"
+    assert show_page._named("shipped:households", "prm")[0] == "PRM households"
+    assert show_page._named("data/checkpoints/prm/3", "prm")[0] == "PRM 3"
+    assert show_page._named("mine=data/checkpoints/prm/3", "prm")[0] == "mine"
 
 
 def test_a_game_is_found_in_whatever_row_group_it_lies(checkpoints, tmp_path):

@@ -119,7 +119,7 @@ def quick(arguments, prompt):
         (("--policy", "shipped:tyo"), "shipped:tyo: no such agent is shipped (there are: shipped:toy); did you mean"),
         (
             ("--policy", "shipped:toy", "--game", "toy/01"),
-            "games that are generated of toy, unseen, seed 1 (--games: others); the nearest: toy/0",
+            "games that are generated of toy, unseen, seed 1 (--games: others); the nearest: toy/1",
         ),
         (
             ("--policy", "shipped:toy", "--world", "alfworld"),
@@ -133,6 +133,7 @@ def quick(arguments, prompt):
         ),
         (("--policy", "no/such/folder"), "no/such/folder: no such checkpoint folder"),
         (("--policy", "shipped:toy", "--games", "nowhere"), "nowhere: no such folder"),
+        (("--policy", "shipped:toy", "--games", "."), "unseen.parquet: no such table, and toy has no"),
     ],
 )
 def test_what_cannot_be_played_is_one_line(agent, monkeypatch, arguments, message):
