@@ -1,4 +1,9 @@
-"""Errors that are not faults of the code."""
+"""Errors that are not faults of the code, and what their lines say."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 class DataError(ValueError):
@@ -31,6 +36,16 @@ EXPECTED = (
 )
 """Errors that speak of the data, the folders and the parameters, not of the code: a program ends with their line. A
 FloatingPointError is a training whose loss is no number any more."""
+
+
+def nearest(name: str, there: Iterable[str]) -> str:
+    """The one of ``there`` that ``name`` may be a slip of, in whatever case; empty where none is near. One that begins
+    with another letter has to be nearer."""
+    asked, known = name.lower(), {one.lower(): one for one in there}
+    for found in difflib.get_close_matches(asked, known):
+        if found[:1] == asked[:1] or difflib.SequenceMatcher(None, found, asked).ratio() >= 0.8:
+            return known[found]
+    return ""
 
 
 def out_of_memory(error: BaseException) -> bool:

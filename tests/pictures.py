@@ -22,6 +22,7 @@ from unittest.mock import patch
 from agentprm_core.comparing import deciding
 from agentprm_core.types import Game
 from tasks.commands import play, show
+from tasks.commands.generated import WATCHED
 from tasks.commands.play_screen import PlayApp
 from tasks.frame import layout
 from tasks.frame.params import load_params
@@ -49,7 +50,7 @@ def undecided_turn() -> str:
         app = PlayApp(lambda: loaded)
         async with app.run_test(size=(COLUMNS, LINES)) as pilot:
             await settled(app, pilot)
-            while not _undecided(app) and app.number < play.GENERATED:
+            while not _undecided(app) and app.number < WATCHED:
                 await pilot.press("n" if app.game.ended else "space")
                 await settled(app, pilot)
             seen = app.export_screenshot()

@@ -7,12 +7,11 @@ finished campaign.
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import DataError, nearest
 
 PREFIX = "shipped:"
 FOLDER = Path(__file__).parents[1] / "shipped"
@@ -47,8 +46,8 @@ def shipped_card(name: str) -> dict:
     path = FOLDER / plain / CARD
     if plain in shipped_names():
         return json.loads(path.read_text())
-    near = difflib.get_close_matches(plain, shipped_names(), n=1)
-    meant = f"; did you mean {PREFIX}{near[0]}?" if near else ""
+    near = nearest(plain, shipped_names())
+    meant = f"; did you mean {PREFIX}{near}?" if near else ""
     there = ", ".join(PREFIX + known for known in shipped_names()) or "none"
     raise DataError(f"{PREFIX}{plain}: no such agent is shipped (there are: {there}){meant}")
 

@@ -136,12 +136,13 @@ class PublishedModel:
 ModelConfig = ScratchModel | PublishedModel
 
 
-def require_folder(source: str) -> None:
-    """Raises DataError for the path of a folder that is not there. No model's id on the hub is such a path."""
+def require_folder(source: str, world: str) -> None:
+    """Raises DataError for the path of a folder that is not there. No model's id on the hub is such a path. ``world``:
+    what the model is to know."""
     if source.startswith((".", "/")) and not Path(source).is_dir():
         raise DataError(
-            f"model.source: {source} is no folder here; name the folder of a model, or make one in about 75 minutes "
-            f"of one core: `agentprm make-chat-model --out {source} --worlds arithmetic --dialogues 16000 --steps 900`"
+            f"model.source: {source} is no folder here; name the folder of a model, or make one that knows {world} by "
+            "agentprm make-chat-model: the commands, with sizes and times, are in docs/language-models.md"
         )
 
 
@@ -150,7 +151,7 @@ def starting_policy(
 ) -> Checkpoint:
     """The policy before it has seen a demonstration. Raises DataError for the path of a folder that is not there."""
     if isinstance(model, PublishedModel):
-        require_folder(model.source)
+        require_folder(model.source, spec.name)
         where = {"prompt": spec.prompt, "revision": model.revision}
         policy = load_checkpoint(model.source, device=device, **where)
         return with_lora(policy, model.lora, model.revision) if model.lora else policy

@@ -18,8 +18,8 @@ METHODS = ("greedy", "sample", *SEARCHES)
 PRM, LIKELIHOOD = "prm", "untrained_likelihood"
 SCORERS = (PRM, "head", "trained_likelihood", LIKELIHOOD, "implicit", "constant", "random", "true_q")
 """Who may choose in a search (:data:`agentprm_core.search.scorers.MAKERS`)."""
-UNTRAINED = (LIKELIHOOD, "constant", "random", "true_q")
-"""Of these, those for which no PRM is trained."""
+WITHOUT_PRM = (LIKELIHOOD, "constant", "random", "true_q")
+"""Those that need no PRM."""
 CACHES = {"best_of_n": 2, "beam": 2, "lookahead": 4}
 """Key-value caches that a way of playing keeps beside each other: the policy's, the PRM's, the imagined turns'."""
 
@@ -101,7 +101,7 @@ class DecodingConfig:
     @property
     def needs_prm(self) -> bool:
         """Whether a PRM or a part of one chooses."""
-        return self.is_search and self.by not in UNTRAINED
+        return self.is_search and self.by not in WITHOUT_PRM
 
     @property
     def takes_scorers(self) -> bool:

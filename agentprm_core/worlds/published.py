@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import tarfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,9 +21,13 @@ def find_games(world: str, root: Path, split: str, limit: int | None = None) -> 
 
     With a ``limit`` a sample of it that mixes kinds (:func:`agentprm_core.draws.sample_of`).
 
-    Raises DataError for a world that has none, for a split without games, and where the games are another world's.
+    Raises DataError for what holds no games, for a split without games, and where the games are another world's.
     """
     table, spec = root / f"{split}.parquet", world_spec(world)
+    if not root.exists():
+        raise DataError(f"{root}: no such folder")
+    if root.is_file() and not tarfile.is_tarfile(root):
+        raise DataError(f"{root}: neither a folder of tables ({table.name}) nor one of published games")
     if table.exists():
         found = sample_of(games_from_table(read_table(table, GAMES)), limit)
     else:
@@ -34,6 +39,8 @@ def find_games(world: str, root: Path, split: str, limit: int | None = None) -> 
                     f"{root}, {split}: these are games of {other}, not of {spec.name}: take a policy that was trained "
                     f"in {other} (and --world {other}), or games of {spec.name}"
                 ) from error
+            if isinstance(error, FileNotFoundError):
+                raise DataError(f"{root}: neither a table {table.name} nor published games there: {error}") from error
             raise
     if not found:
         raise DataError(f"{root}, {split}: no games there")
@@ -67,17 +74,24 @@ def world_of_games(root: Path, split: str) -> str:
     """The world that all games of a table are of: ``root/split.parquet``, or ``root`` itself. Empty where there is no
     such table, and where they are of several worlds."""
     table = root if root.is_file() else root / f"{split}.parquet"
-    if not table.is_file():
+    if not table.is_file() or table.suffix != ".parquet":
         return ""
     worlds = set(read_table(table, GAMES)["world"].to_pylist())
     return worlds.pop() if len(worlds) == 1 else ""
 
 
-def named_game(games: Sequence[Game], game_id: str, where: str) -> Game:
-    """The game of this id. Raises DataError where ``where`` has none; offers those with the nearest ids."""
-    for game in games:
-        if game.id == game_id:
-            return game
+def named_game(games: Sequence[Game], asked: str, where: str) -> Game:
+    """The game of this id, or at this place, counted from 1. Raises as :func:`named_id`."""
     ids = [game.id for game in games]
-    near = difflib.get_close_matches(game_id, ids, n=3, cutoff=0.3) or ids[:3]
-    raise DataError(f"{game_id}: no such game in {where}; the nearest: {', '.join(near)}")
+    return games[ids.index(named_id(ids, asked, where))]
+
+
+def named_id(ids: Sequence[str], asked: str, where: str) -> str:
+    """The one of ``ids`` that is ``asked`` for: itself, or its place, counted from 1. Raises DataError where ``where``
+    has none; offers the nearest."""
+    if asked in ids:
+        return asked
+    if asked.isdecimal() and 1 <= int(asked) <= len(ids):
+        return ids[int(asked) - 1]
+    near = difflib.get_close_matches(asked, ids, n=3, cutoff=0.3) or ids[:3]
+    raise DataError(f"{asked}: no such game in {where}; the nearest: {', '.join(near)}")

@@ -14,10 +14,13 @@ longer() { # NAME POLICY:PRM…: each policy with 50 actions, searched under thi
   shift
   mkdir -p data/curves && : >"data/curves/$name-50.jsonl" || return
   for pair in "$@"; do
-    for method in greedy sample best_of_n beam; do
-      python -m tasks.evaluate --policy "data/checkpoints/policy/${pair%:*}" --prm "data/checkpoints/prm/${pair#*:}" \
-        --method $method --n 16 --games "$ALFWORLD_DATA" --split valid_seen --max-turns 50 --device "${DEVICE:-cpu}" \
-        --json >>"data/curves/$name-50.jsonl"
+    for method in greedy sample best_of_16 beam_4x4; do
+      case $method in
+      *_*) prm="--prm data/checkpoints/prm/${pair#*:}" ;;
+      *) prm= ;;
+      esac
+      python -m tasks.evaluate --policy "data/checkpoints/policy/${pair%:*}" $prm --method $method --games "$ALFWORLD_DATA" \
+        --split valid_seen --max-turns 50 --device "${DEVICE:-cpu}" --json >>"data/curves/$name-50.jsonl"
     done
   done
 }

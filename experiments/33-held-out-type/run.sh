@@ -13,9 +13,8 @@ THEN="rm -rf $kept/games && cp -rL data/games $kept/games" \
   sh experiments/run held-out-type $equal "$ways" $without -- evaluate@0 evaluate@1
 sh experiments/run held-out-type-all $equal -- policy@1 && for policy in 0 1; do
   for split in seen unseen; do
-    for method in greedy sample best_of_n; do
-      python -m tasks.evaluate --policy data/checkpoints/policy/$policy --prm data/checkpoints/prm/1 --n 16 --games $kept/games \
-        --split $split --method $method --json
+    for method in greedy sample "best_of_16 --prm data/checkpoints/prm/1"; do
+      python -m tasks.evaluate --policy data/checkpoints/policy/$policy --games $kept/games --split $split --method $method --json
     done
   done
 done

@@ -11,7 +11,6 @@ DVC runs them as ``python -m tasks.NAME``.
 
 from __future__ import annotations
 
-import difflib
 import gc
 import sys
 from functools import partial
@@ -20,6 +19,7 @@ from typing import NamedTuple, NoReturn
 
 import click
 
+from agentprm_core.errors import nearest
 from tasks.frame.memory import in_memory
 
 
@@ -71,8 +71,8 @@ class InOrder(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         if (name := args[0]) not in self.commands:
-            near = difflib.get_close_matches(name, self.commands, 1)
-            meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(self.commands)}"
+            near = nearest(name, list(self.commands))
+            meant = f"did you mean {near}?" if near else f"there are: {', '.join(self.commands)}"
             _refuse(ctx, f"there is no command {name!r}; {meant}")
         return super().resolve_command(ctx, args)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
-from agentprm_core.errors import DataError
+from agentprm_core.datasets import atomic_write
 from agentprm_core.evaluate import outcomes_table, summary
 from agentprm_core.policy.models import load_checkpoint, measured_where, playing_dtype, require_world
 from agentprm_core.policy.server import Endpoint
@@ -36,6 +38,8 @@ def measured(arguments: argparse.Namespace) -> dict:
     player, search, play = (_served if arguments.server else _here)(arguments)
     games = asked_games(arguments)
     episodes = play(games, search, arguments.seed)
+    if arguments.out:
+        _write(episodes, games, arguments.out)
     constrained = search.settings.constrained
     label = world_spec(arguments.world).label
     names = {"iteration": 0, "method": "", "policy": player, "seed": arguments.seed, "constrained": constrained}
@@ -44,6 +48,17 @@ def measured(arguments: argparse.Namespace) -> dict:
     told = {name: value for name, value in row.items() if name not in ("iteration", "method", "score")}
     seconds = time.perf_counter() - start
     return {**told, "max_turns": search.settings.max_turns, "policy": player, "seconds": seconds}
+
+
+def _write(episodes: Sequence[Episode], games: Sequence[Game], path: Path) -> None:
+    """What became of each game, as JSON."""
+    kinds = {game.id: game.kind for game in games}
+    rows = [
+        {"id": e.game_id, "kind": kinds[e.game_id], "won": e.won, "actions": [turn.action for turn in e.turns]}
+        for e in episodes
+    ]
+    with atomic_write(path) as aside:
+        aside.write_text("".join(["[\n", ",\n".join(map(json.dumps, rows)), "\n]\n"]))
 
 
 def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
@@ -55,16 +70,7 @@ def _here(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     for source, checkpoint in ((arguments.policy, policy), (arguments.prm, prm)):
         if checkpoint is not None:
             require_world(checkpoint, source, arguments.world)
-    sizes = {
-        "best_of_n": {"n": arguments.n},
-        "best_trajectory": {"n": arguments.n, "path": arguments.path_prior},
-        "beam": {"width": arguments.width, "samples": arguments.samples, "path": arguments.path_prior},
-    }
-    try:
-        way = DecodingConfig(arguments.method, **sizes.get(arguments.method, {}))
-    except ValueError as error:
-        raise DataError(f"--method: {error}") from None
-    search = search_from(arguments, policy.model.config.max_position_embeddings, way)
+    search = search_from(arguments, policy.model.config.max_position_embeddings, arguments.way)
     return policy.digest, search, partial(play_games, policy, prm)
 
 
@@ -73,7 +79,7 @@ def _served(arguments: argparse.Namespace) -> tuple[str, Search, Playing]:
     first, *others = arguments.server
     who = {"prompt": world_spec(arguments.world).prompt, "api_key": os.environ.get(API_KEY), "also": tuple(others)}
     there = Endpoint(first, arguments.model, arguments.speech, **who)
-    search = search_from(arguments, arguments.context, DecodingConfig(arguments.method))
+    search = search_from(arguments, arguments.context, arguments.way)
     free = replace(search, settings=replace(search.settings, constrained=False))
     return there.model, free, partial(play_served, there)
 
@@ -106,4 +112,4 @@ def search_from(arguments: argparse.Namespace, context: int, way: DecodingConfig
         slots=arguments.slots,
         cache_mb=_UNBOUNDED_MB,
     )
-    return Search(way, settings, arguments.temperature, arguments.prior)
+    return Search(way, settings, arguments.temperature, way.prior(arguments.prior))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-import yaml
-
 from agentprm_core.errors import DataError
 from tasks.commands.plan_stages import Planned, plan_stages, remedy
 from tasks.commands.plan_traffic import measured_tflops, memory_here, traffic_of
-from tasks.frame.params import PARAMS, validate
-from tasks.frame.profile import asked_for, overridden
+from tasks.frame.params import PARAMS, read_mapping
+from tasks.frame.profile import composed
 from tasks.frame.sections import Params
 
 GPU_MEMORY_GB = 80.0
@@ -46,10 +44,7 @@ def planned(asked: argparse.Namespace) -> dict:
 
 
 def _params(words: list[str]) -> Params:
-    raw = yaml.safe_load(PARAMS.read_text())
-    for overrides in asked_for(words):
-        overridden(raw, overrides)
-    return validate(raw, " ".join(words) or PARAMS.name)
+    return composed(read_mapping(PARAMS), words, " ".join(words) or PARAMS.name)
 
 
 def _row(stage: Planned, tflops: float | None) -> dict:

@@ -104,7 +104,7 @@ def _counted(params: Params, episodes: list[Episode]) -> tuple[ModelShape, float
             sizes["layers"], width, 3 * width, heads, kv_heads, head, vocabulary, True, biased, biased_output=biased
         )
     else:
-        require_folder(model.source)
+        require_folder(model.source, spec.name)
         shape = shape_of(model.source)
         if not Path(model.source).is_dir():
             said = [

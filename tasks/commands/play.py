@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from agentprm_core.arguments import OneLineParser, above_zero, address, any_seed, at_least, count, device, not_negative
 from agentprm_core.errors import DataError
 from agentprm_core.policy.hub import require_named
+from tasks.commands.standalone import require_server
 
 if TYPE_CHECKING:
     from agentprm_core.one_game import Minds, OneGame
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 AGENT = "shipped:households"
 """Who plays where nobody is named."""
-GENERATED = 10
-"""Games that are generated, where none are given."""
 WAYS = ("greedy", "best_of_16", "beam_4x4", "sample")
 """What one changes between."""
 
@@ -145,24 +144,21 @@ def _games(arguments: argparse.Namespace, world: str) -> tuple[list[Game], int]:
     """The games to choose among, and the number of the one that was asked for."""
     from agentprm_core.worlds import world_spec
     from agentprm_core.worlds.published import find_games, named_game, world_of_games
-    from tasks.commands.generated import generated
+    from tasks.commands.generated import watched
 
     spec = world_spec(world)
-    if arguments.games:
-        theirs = world_of_games(arguments.games, arguments.split)
-        if theirs and theirs not in (spec.name, spec.texts, *spec.members):
-            raise DataError(
-                f"--games: {arguments.games} has games of {theirs}, and who plays knows {spec.name}; give --policy an "
-                f"agent of {theirs}, or other games"
-            )
-        games = find_games(world, arguments.games, arguments.split)
-        where = f"{arguments.games}, {arguments.split}"
-    else:
-        games = generated(spec, GENERATED, arguments.seed, arguments.split)
-        where = f"the {GENERATED} generated games of {arguments.split}, seed {arguments.seed}"
+    if not arguments.games:
+        return watched(spec, arguments.seed, arguments.split, arguments.game)
+    theirs = world_of_games(arguments.games, arguments.split)
+    if theirs and theirs not in (spec.name, spec.texts, *spec.members):
+        raise DataError(
+            f"--games: {arguments.games} has games of {theirs}, and who plays knows {spec.name}; give --policy an "
+            f"agent of {theirs}, or other games"
+        )
+    games, where = find_games(world, arguments.games, arguments.split), f"{arguments.games}, {arguments.split}"
     if not games:
         raise DataError(f"{where}: no games there")
-    return games, games.index(named_game(games, arguments.game, where)) if arguments.game else 0
+    return games, games.index(named_game(games, arguments.game or "1", where))
 
 
 def _can(minds: Minds, way: DecodingConfig) -> bool:
@@ -195,7 +191,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the policy's, else alfworld)")
     parser.add_argument("--games", type=Path, help="a folder of published games, or of tables (default: generated)")
     parser.add_argument("--split", default="unseen", help="of the games (default %(default)s)")
-    parser.add_argument("--game", metavar="ID", help="which game (default: the first)")
+    parser.add_argument("--game", metavar="ID", help="which game, by its id or its number (default: the first)")
     parser.add_argument("--way", default="greedy", help="greedy, sample, best_of_N or beam_NxM (default %(default)s)")
     parser.add_argument(
         "--seed", type=any_seed, default=1, help="of samples, and of generated games (default %(default)s)"
@@ -216,11 +212,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     arguments = parser.parse_args()
+    require_server(parser, arguments)
     if arguments.server:
-        from tasks.commands.standalone import served_needs
-
-        served_needs(parser, arguments)
-    elif arguments.policy is None:
+        return arguments
+    if arguments.policy is None:
         arguments.policy, arguments.prm = AGENT, arguments.prm or AGENT
     elif arguments.policy.startswith("shipped:"):
         arguments.prm = arguments.prm or arguments.policy

@@ -17,8 +17,10 @@ def rows_by_seed(folders: Sequence[Path]) -> dict[int, list[dict]]:
     """{seed: the table of iterations} of campaigns whose parameters are the first one's but for the seed.
 
     Raises:
-        DataError: parameters differ, which names the first key; two campaigns have one seed; one has no table.
+        DataError: one is no campaign, or has no table; parameters differ, which names the first key; two have one seed.
     """
+    for folder in folders:
+        layout.require_campaign(folder)
     first, found = dict(flatten(read_mapping(folders[0] / PARAMS))), {}
     for folder in folders:
         own = dict(flatten(read_mapping(folder / PARAMS)))

@@ -20,22 +20,12 @@ from agentprm_core.arguments import OneLineParser, above_zero, any_seed, at_leas
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
-from agentprm_core.search.decoding_config import METHODS, DecodingConfig, decoding
-
-
-def _way(value: str) -> DecodingConfig:
-    try:
-        found = decoding(value, METHODS[:-1])
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if found.method == "lookahead":
-        raise argparse.ArgumentTypeError("lookahead needs a world model, which only the stage evaluate trains")
-    return found
+from tasks.commands.standalone import named_way
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--game", required=True, metavar="ID")
+    parser.add_argument("--game", metavar="ID", help="which game, by its id or its number (default: the first)")
     parser.add_argument(
         "--policy",
         action="append",
@@ -46,7 +36,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "--prm", action="append", default=[], help="the same of a PRM, at most three; the first chooses"
     )
     parser.add_argument("--out", type=Path, default=Path("show.html"), help="(default %(default)s)")
-    parser.add_argument("--search", type=_way, default="greedy", help="greedy, sample, best_of_16, beam_4x4 …")
+    parser.add_argument("--search", type=named_way, default="greedy", help="greedy, sample, best_of_16, beam_4x4 …")
     parser.add_argument("--games", type=Path, help="a table, a folder of tables, or with --split published games")
     parser.add_argument("--split", help="valid_seen, unseen …")
     parser.add_argument("--world", help="default: the game's own; of published games alfworld")
@@ -65,6 +55,8 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     arguments = parser.parse_args()
     if not arguments.policy and not arguments.campaign:
         parser.error("nobody plays: give --policy, or --campaign to show what was recorded")
+    if arguments.campaign and not arguments.game:
+        parser.error("--campaign needs --game, one of the games that its rollouts played")
     if len(arguments.policy) > 2 or len(arguments.prm) > 3:
         parser.error("at most two --policy and three --prm fit on a page")
     if arguments.out.is_dir():

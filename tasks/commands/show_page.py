@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,10 @@ from agentprm_core.policy.shipped import PREFIX, is_shipped
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_of, world_spec
-from agentprm_core.worlds.published import find_games, named_game
-from tasks.commands.play import GENERATED
+from agentprm_core.worlds.published import find_games, named_game, named_id
+from tasks.commands.generated import watched
 from tasks.frame import layout
-from tasks.frame.layout import DATA, SPLITS
+from tasks.frame.layout import DATA, SPLITS, require_campaign
 from tasks.frame.quiet import quiet
 from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
 from tasks.report.shown import Shown, episode_page, told_apart
@@ -32,9 +31,11 @@ _MB = 2048
 def shown_page(arguments: argparse.Namespace) -> str:
     """The page that the command line asks for. Raises what :data:`agentprm_core.errors.EXPECTED` has."""
     quiet()
+    if arguments.campaign:
+        require_campaign(arguments.campaign)
     game = _game(arguments)
     world = arguments.world or world_of(game.world, _trained(arguments))
-    named = {"policy": [_named(p) for p in arguments.policy], "prm": [_named(p) for p in arguments.prm]}
+    named = {kind: [_named(given, kind) for given in getattr(arguments, kind)] for kind in ("policy", "prm")}
     data = arguments.campaign / DATA if arguments.campaign else None
     iteration = _iteration(data, game, arguments.iteration) if data else None
     if data and not named["prm"] and (last := data / "checkpoints" / "prm" / str(iteration)).exists():
@@ -45,7 +46,14 @@ def shown_page(arguments: argparse.Namespace) -> str:
         shown.insert(0, _rollout(data, iteration, game, world, prms))
     names = list(told_apart([one.name for one in shown]))
     shown = [replace(one, name=name) for one, name in zip(shown, names)]
-    return episode_page(game, shown, list(told_apart([name for name, _ in named["prm"]])))
+    prm_names = list(told_apart([name for name, _ in named["prm"]]))
+    playing = names[len(names) - len(named["policy"]) :]
+    sources = [
+        (name, str(path))
+        for kind, own in (("policy", playing), ("prm", prm_names))
+        for name, (_, path) in zip(own, named[kind])
+    ]
+    return episode_page(game, shown, prm_names, sources=sources)
 
 
 def _played(
@@ -86,7 +94,7 @@ def _rollout(data: Path, iteration: int, game: Game, world: str, prms: Sequence[
 
 def _game(arguments: argparse.Namespace) -> Game:
     """The one that was asked for. Raises DataError, with the nearest ids, where there is none of this id."""
-    root, wanted = arguments.games, arguments.game
+    root = arguments.games
     if root is None:
         root = (arguments.campaign or Path()) / DATA / "games"
         if not root.is_dir():
@@ -94,32 +102,29 @@ def _game(arguments: argparse.Namespace) -> Game:
                 raise DataError(f"{root}: no games here; give --games, a folder or a table, or --campaign")
             return _generated(arguments)
     if not root.exists():
-        raise DataError(f"--games: {root} is not there")
+        raise DataError(f"{root}: no such folder or file")
     tables = [root] if root.is_file() else [root / f"{split}.parquet" for split in _splits(arguments.split)]
     tables = [table for table in tables if table.exists()]
     if not tables and not arguments.split:
         raise DataError(f"{root}: no tables of games in it; for published games give --split too")
-    games = [game for table in tables for game in _of_id(table, wanted)]
-    published = [] if tables else find_games(arguments.world or "alfworld", root, arguments.split)
-    games += [game for game in published if game.id == wanted]
-    if not games:
-        ids = [game.id for game in published] + [i for table in tables for i in _ids(table)]
-        near = difflib.get_close_matches(wanted, ids, 3, 0)
-        raise DataError(f"--game: {wanted!r} is not one of the {len(ids)} games; nearest: {', '.join(near)}")
-    return games[0]
+    asked, where = arguments.game or "1", f"{root}{f', {arguments.split}' if arguments.split else ''}"
+    if not tables:
+        return named_game(find_games(arguments.world or "alfworld", root, arguments.split), asked, where)
+    wanted = named_id([one for table in tables for one in _ids(table)], asked, where)
+    return next(game for table in tables for game in _of_id(table, wanted))
 
 
 def _generated(arguments: argparse.Namespace) -> Game:
     """One of those that ``agentprm play`` shows under the same seed."""
     trained, split = _trained(arguments), arguments.split or "unseen"
     spec = world_spec(arguments.world or world_of(trained or "alfworld", trained))
-    where = f"the {GENERATED} games that are generated of {spec.name}, {split}, seed {arguments.seed} (--games: others)"
-    return named_game(spec.generate(GENERATED, arguments.seed, split), arguments.game, where)
+    games, first = watched(spec, arguments.seed, split, arguments.game)
+    return games[first]
 
 
 def _trained(arguments: argparse.Namespace) -> str:
     """The world of the first policy, else of the campaign's."""
-    sources = [_named(value)[1] for value in arguments.policy]
+    sources = [_named(value, "policy")[1] for value in arguments.policy]
     sources += [arguments.campaign / layout.policy(0)] if arguments.campaign else []
     return next((world for source in sources if (world := measured_where(source))), "")
 
@@ -149,7 +154,7 @@ def _ids(table: Path) -> list[str]:
             if not (missing := {*GAMES.names} - {*file.schema_arrow.names}):
                 return file.read(["game_id"])["game_id"].to_pylist()
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{table}: cannot be read as a table of games: {error}") from error
+        raise DataError(f"{table}: cannot be read as a table of games") from error
     raise DataError(f"{table}: lacks the columns {', '.join(sorted(missing))}")
 
 
@@ -174,12 +179,13 @@ def _loaded(path: Path, world: str, kind: str) -> Checkpoint:
     return loaded
 
 
-def _named(value: str) -> tuple[str, Path]:
-    """``NAME=FOLDER``, a folder, which is named after its last two parts, or ``shipped:NAME``."""
+def _named(value: str, kind: str) -> tuple[str, Path]:
+    """``NAME=FOLDER``, a folder, which is named after its last two parts, or ``shipped:NAME``. A PRM is called one."""
     name, equals, path = value.partition("=")
     if equals:
         return name, Path(path)
     if is_shipped(value):
-        return value.removeprefix(PREFIX), Path(value)  # short: it labels bars
-    parts = Path(value).resolve().parts[-2:]
-    return " ".join(parts).replace("prm ", "PRM "), Path(value)
+        name = value.removeprefix(PREFIX)  # short: it labels bars
+    else:
+        name = " ".join(Path(value).resolve().parts[-2:]).replace("prm ", "PRM ")
+    return (name if kind == "policy" or "PRM" in name else f"PRM {name}"), Path(value)

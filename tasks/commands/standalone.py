@@ -2,6 +2,7 @@
 
     agentprm evaluate --policy shipped:households
     agentprm evaluate --policy data/checkpoints/policy/3 --games DIR --split valid_seen --method greedy --json
+    agentprm evaluate --policy DIR --prm DIR --method best_of_16    # or --method best_of_n --n 16
     agentprm evaluate --server http://localhost:8000/v1 --model agentprm-1 --speech chat --context 8192 \
         --max-action-tokens 64 --games DIR --split valid_seen     # behind vLLM, SGLang, transformers serve
 
@@ -13,18 +14,52 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentprm_core.arguments import OneLineParser, above_zero, address, any_seed, at_least, count, device, not_negative
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
 from agentprm_core.policy.speech import API_KEY, SPEECH
-from agentprm_core.search.decoding_config import METHODS, SEARCHES
+from agentprm_core.search.decoding_config import METHODS, WITHOUT_PRM, DecodingConfig, decoding
 from tasks.commands.generated import MEASURED
 from tasks.frame.memory import in_memory
 
 STANDALONE = METHODS[:-1]
 """Those that need nothing but checkpoints: the world model of ``lookahead`` is trained in the stage."""
+CHOOSING = STANDALONE[2:]
+"""Those of them in which a PRM chooses."""
+_SIZES = {
+    "best_of_n": {"n": "n"},
+    "best_trajectory": {"n": "n", "path": "path_prior"},
+    "beam": {"width": "width", "samples": "samples", "path": "path_prior"},
+}
+"""Method → size of :class:`DecodingConfig` → the option that says it."""
+_USED_BY = {
+    "prm": CHOOSING,
+    "prior": CHOOSING,
+    "temperature": STANDALONE[1:],
+    **{
+        name: [way for way in CHOOSING if name in _SIZES[way].values()]
+        for name in ("n", "width", "samples", "path_prior")
+    },
+}
+"""Option → methods that it says something of."""
+
+
+def named_way(value: str) -> DecodingConfig:
+    """A way of playing by its name in params.yaml, of those that need nothing but checkpoints. For argparse."""
+    try:
+        found = decoding(value, STANDALONE)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if found.method not in STANDALONE:
+        raise argparse.ArgumentTypeError("lookahead needs a world model, which only the stage evaluate trains")
+    return found
+
+
+def _method(value: str) -> str | DecodingConfig:
+    return value if value in STANDALONE else named_way(value)
 
 
 def playing_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +104,13 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--model", help="of --server: the policy's name there")
     parser.add_argument("--speech", choices=tuple(SPEECH), help="of --server: text if trained here, chat if published")
-    parser.add_argument("--method", choices=STANDALONE, default="greedy")
+    parser.add_argument(
+        "--method",
+        type=_method,
+        default="greedy",
+        help=f"{', '.join(STANDALONE)}, or a name as in params.yaml, which has its sizes: best_of_16, beam_4x4, "
+        "best_trajectory_of_8 (default %(default)s)",
+    )
     parser.add_argument("--prm", help="the PRM that chooses: checkpoint folder, or shipped:NAME")
     parser.add_argument(
         "--n", type=at_least(2), default=4, help="of best_of_n and best_trajectory (default %(default)s)"
@@ -83,27 +124,64 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "mean of their scores",
     )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="JSON of every game: id, kind, won, actions")
     return parser
 
 
-def served_needs(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """End with a line where a server is named without what it needs beside."""
+def require_server(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """End with a line where a server is named without what it needs beside, or that without a server."""
+    given = [name for name in ("model", "speech") if getattr(arguments, name) is not None]
+    if given and not arguments.server:
+        parser.error(f"--{given[0]}: of --server, and no server is named")
     missing = [f"--{name}" for name in ("model", "speech", "context") if getattr(arguments, name) is None]
-    if missing:
+    if missing and arguments.server:
         parser.error(f"--server needs {', '.join(missing)}")
 
 
 def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    arguments = parser.parse_args()
+    """The arguments, with ``way``: how is played. What the way of playing does not use is refused."""
+    arguments = parser.parse_args(namespace=argparse.Namespace(**dict.fromkeys(_USED_BY)))
+    given = [name for name in _USED_BY if getattr(arguments, name) is not None]
+    for name in {*_USED_BY} - {*given}:
+        setattr(arguments, name, parser.get_default(name))
+    arguments.way = way = _way(parser, arguments, given)
+    named = getattr(arguments.method, "name", arguments.method)
+    require_server(parser, arguments)
     if arguments.server:
-        served_needs(parser, arguments)
-        if arguments.method in SEARCHES:
-            parser.error(f"--server plays greedy and sample, not {arguments.method}")
-    elif arguments.method in SEARCHES and arguments.prm is None:
-        parser.error(f"--method {arguments.method} needs --prm, the PRM that chooses")
-    if arguments.method == "beam" and arguments.width > arguments.slots:
-        parser.error(f"--width {arguments.width}: a beam needs as many --slots, not {arguments.slots}")
+        if way.is_search:
+            parser.error(f"--server plays greedy and sample, not {named}")
+    elif way.is_search and arguments.prm is None and way.by not in WITHOUT_PRM:
+        parser.error(f"--method {named} needs --prm, the PRM that chooses")
+    if way.width > arguments.slots:
+        parser.error(f"--width {way.width}: a beam needs as many --slots, not {arguments.slots}")
+    if arguments.out and arguments.out.is_dir():
+        parser.error(f"--out {arguments.out}: is a folder; name a file")
     return arguments
+
+
+def _way(parser: argparse.ArgumentParser, arguments: argparse.Namespace, given: Sequence[str]) -> DecodingConfig:
+    """How is played. Ends with a line where one of the options ``given`` does not belong to it."""
+    asked = arguments.method
+    method = asked if isinstance(asked, str) else asked.method
+    for name in given:
+        option, used = f"--{name.replace('_', '-')}", _USED_BY[name]
+        if method not in used:
+            of = " or ".join(filter(None, (", ".join(used[:-1]), used[-1])))
+            parser.error(f"{option}: of --method {of}, and {method} was asked for")
+        if not isinstance(asked, str) and name in _said_by(asked):
+            parser.error(f"{option}: the name {asked.name} says it already")
+    if not isinstance(asked, str):
+        return asked
+    try:
+        sizes = {size: getattr(arguments, option) for size, option in _SIZES.get(method, {}).items()}
+        return DecodingConfig(method, **sizes)
+    except ValueError as error:
+        parser.error(f"--method: {error}")
+
+
+def _said_by(way: DecodingConfig) -> set[str]:
+    """Options that the name of a way of playing leaves nothing to say."""
+    return {*_SIZES.get(way.method, {}).values(), *(["temperature"] if way.temperature is not None else [])}
 
 
 def main(prog: str = "python -m tasks.evaluate") -> None:

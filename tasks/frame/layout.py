@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agentprm_core.errors import DataError
+
 DATA, SCRATCH = Path("data"), Path(".scratch")
 SPLITS = ("train", "seen", "unseen")
 METRICS, PLOTS, REPORTS, GALLERY = DATA / "metrics", DATA / "plots", DATA / "reports", DATA / "gallery"
 ITERATIONS = METRICS / "iterations.json"
 DEMOS = DATA / "demos" / "demos.parquet"
+
+
+def require_campaign(folder: Path) -> None:
+    """Raises DataError where ``folder`` is not there, or is no campaign's."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder")
+    if not (folder / "params.yaml").exists():
+        raise DataError(f"{folder}: no campaign: there is no params.yaml in it")
 
 
 def games(split: str) -> Path:

@@ -6,7 +6,6 @@ values that do not go together. A union is decided by what the file says: null, 
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -16,6 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from agentprm_core.config import Range
+from agentprm_core.errors import nearest
 
 
 class Refused(ValueError):
@@ -98,8 +98,8 @@ def _line(error: ValidationError, cls: type, raw: object) -> str:
     more = f" (and {len(others)} more {'problems' if others[1:] else 'problem'})" if others else ""
     if first["type"] == "extra_forbidden":
         there = keys_of(cls, raw, first["loc"][:-1])
-        near = difflib.get_close_matches(str(first["loc"][-1]), there, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        near = nearest(str(first["loc"][-1]), there)
+        hint = f"did you mean {near}? " if near else ""
         return f"{key}: {first['input']!r} is not allowed: unknown key; {hint}allowed: {', '.join(there)}{more}"
     if first["type"] == "missing":
         return f"{key}: missing; every key is needed{more}"

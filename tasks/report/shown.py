@@ -101,9 +101,18 @@ def beside(episodes: Sequence[Episode]) -> list[Row]:
     return found
 
 
-def episode_page(game: Game, shown: Sequence[Shown], prms: Sequence[str], *, back: str = "", note: str = "") -> str:
+def episode_page(
+    game: Game,
+    shown: Sequence[Shown],
+    prms: Sequence[str],
+    *,
+    sources: Sequence[tuple[str, str]] = (),
+    back: str = "",
+    note: str = "",
+) -> str:
     """HTML of one or two episodes of ``game``. ``prms``: names of the PRMs whose scores the candidates have, in order;
-    ``back``: the address of the page that leads here; ``note``: a sentence about why it is looked at."""
+    ``sources``: name and checkpoint of each policy and PRM; ``back``: the address of the page that leads here;
+    ``note``: a sentence about why it is looked at."""
     rows = beside([one.episode for one in shown])
     return render(
         "episode",
@@ -113,6 +122,7 @@ def episode_page(game: Game, shown: Sequence[Shown], prms: Sequence[str], *, bac
         marks=[{"shared": row.shared, "parts": row.parts} for row in rows],
         chart=_chart(shown, prms),
         prms=prms,
+        sources=sources,
         labelled=any(one.labels for one in shown),
         branched=any(one.branches for one in shown),
         back=back,

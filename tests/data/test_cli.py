@@ -102,6 +102,7 @@ def test_a_fault_of_a_command_keeps_its_traceback(monkeypatch):
         (["--foo"], "agentprm: No such option '--foo' (agentprm --help)\n"),
         (["play", "--server", "http://x/v1", "--model", "m"],
          "play: --server needs --speech, --context (agentprm play --help)\n"),
+        (["play", "--speech", "chat"], "play: --speech: of --server, and no server is named (agentprm play --help)\n"),
         (["evaluate"], "evaluate: one of the arguments --policy --server is required (agentprm evaluate --help)\n"),
         (["plan", "--memory", "no"], "plan: argument --memory: 'no' is not a number above 0 (agentprm plan --help)\n"),
         (["check-world"], "check-world: the following arguments are required: world (agentprm check-world --help)\n"),

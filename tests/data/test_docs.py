@@ -9,6 +9,7 @@ import types
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agentprm_core.methods.critics import CRITICS
 from agentprm_core.methods.methods import METHODS
@@ -19,7 +20,7 @@ from tests.data.project import raw_params
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("undiscounted.py", "short_wins.py", "lamps.yaml")
+EXAMPLES = ("undiscounted.py", "undiscounted.yaml", "short_wins.py", "short_wins.yaml", "lamps.yaml")
 """Files that pages walk through."""
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/**/*.md"), ROOT / "data/README.md"]
@@ -61,16 +62,15 @@ def test_every_method_and_world_has_its_page():
 
 
 def test_the_examples_of_contributing_are_what_a_registry_takes():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     critic, method = (types.ModuleType(f"example_{number}") for number in range(len(blocks)))
     for module, block in zip((critic, method), blocks):
         sys.modules[module.__name__] = module
         exec(compile(block, module.__name__, "exec"), module.__dict__)
-    shared = {"name": "undiscounted", "gamma": 0.95, "init_from": "prm", "learning_rate": 5e-4, "epochs": 1.0}
-    shared |= {"batch_tokens": 4096, "likelihood": 0.3, "prior": 0.1, "require": "ranking"}
-    assert build(critic.Config, shared | {"visit_key": "state"}).visit_key == "state"
-    update = {"name": "short_wins", "learning_rate": 1e-3, "steps": 10, "batch_tokens": 2048, "most_actions": 9}
-    assert build(method.Config, update).most_actions == 9
+    profiles = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    assert build(critic.Config, profiles[0]["critic"]).visit_key == "state"
+    assert build(method.Config, profiles[1]["method"]).most_actions == 20
     assert callable(critic.label) and callable(critic.train) and callable(method.collect) and callable(method.update)
 
 

@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 from peft import LoraConfig, get_peft_model
 
-from agentprm_core.datasets import games_to_table, write_table
+from agentprm_core.datasets import games_from_table, games_to_table, read_table, write_table
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import MANIFEST, load_checkpoint, measured_where, save_checkpoint
 from agentprm_core.policy.speech import API_KEY
 from agentprm_core.prm.model import new_prm
+from agentprm_core.types import GAMES
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.published import world_of_games
-from tasks.commands import standalone
+from tasks.commands import play, standalone
 from tasks.commands.measuring import settle_world
 from tasks.commands.standalone import STANDALONE
 from tests.data.project import ROOT
@@ -28,6 +29,15 @@ NAMES = {
 }  # fmt: skip
 
 
+SIZES = {"best_of_n": ("--n", 2), "best_trajectory": ("--n", 2), "beam": ("--width", 2, "--samples", 2)}
+
+
+def playing(checkpoints, method: str) -> tuple:
+    """Who plays, and in which way."""
+    prm = ("--prm", checkpoints / "prm") if method in SIZES else ()
+    return ("--policy", checkpoints / "policy", *prm, "--method", method, *SIZES.get(method, ()))
+
+
 def said(capsys, monkeypatch, *arguments: str) -> dict:
     monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, arguments), "--max-turns", "3", "--json"])
     standalone.main()
@@ -36,10 +46,7 @@ def said(capsys, monkeypatch, *arguments: str) -> dict:
 
 @pytest.mark.parametrize("method", STANDALONE)
 def test_every_method_ends_with_one_json_object(checkpoints, capsys, monkeypatch, method):
-    figures = said(
-        capsys, monkeypatch, "--policy", checkpoints / "policy", "--prm", checkpoints / "prm",
-        "--games", checkpoints, "--split", "unseen", "--method", method, "--n", 2, "--width", 2, "--samples", 2,
-    )  # fmt: skip
+    figures = said(capsys, monkeypatch, *playing(checkpoints, method), "--games", checkpoints, "--split", "unseen")
     assert {"success", "ci_low", "ci_high", "games", "mean_actions", "seconds"} <= figures.keys()
     assert (figures["games"], figures["mean_actions"], figures["max_turns"]) == (2, 3.0, 3)
     assert figures["decoding"] == NAMES[method]
@@ -50,8 +57,8 @@ def test_every_method_ends_with_one_json_object(checkpoints, capsys, monkeypatch
 @pytest.mark.parametrize("method", STANDALONE)
 def test_every_method_plays_in_bfloat16(checkpoints, capsys, monkeypatch, method):
     figures = said(
-        capsys, monkeypatch, "--policy", checkpoints / "policy", "--prm", checkpoints / "prm", "--games", checkpoints,
-        "--split", "unseen", "--method", method, "--n", 2, "--width", 2, "--samples", 2, "--precision", "bfloat16",
+        capsys, monkeypatch, *playing(checkpoints, method), "--games", checkpoints, "--split", "unseen",
+        "--precision", "bfloat16",
     )  # fmt: skip
     assert (figures["games"], figures["inadmissible"]) == (2, 0.0)
 
@@ -122,6 +129,29 @@ def test_a_split_that_no_world_has_is_the_worlds_own_line(alfworld_data, monkeyp
         standalone.main()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nosuch", "nosuch: no such folder"),
+        ("README.md", "README.md: neither a folder of tables (unseen.parquet) nor one of published games"),
+        (
+            "docs",
+            "docs: neither a table unseen.parquet nor published games there: no split 'valid_unseen' in docs/json",
+        ),
+    ],
+)
+@pytest.mark.parametrize("program", [standalone, play])
+def test_what_holds_no_games_is_named(tmp_path, monkeypatch, program, name, said):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("# Games")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["x", "--policy", "shipped:households", "--games", name])
+    with pytest.raises(SystemExit) as stopped:
+        program.main("agentprm x")
+    _, _, line = str(stopped.value.code).partition(": ")
+    assert line.startswith(said) and "\n" not in line
+
+
 def test_a_search_needs_a_prm(checkpoints, capsys, monkeypatch):
     arguments = ["evaluate", "--policy", "x", "--games", "y", "--split", "z", "--method", "beam"]
     monkeypatch.setattr(sys, "argv", arguments)
@@ -141,12 +171,62 @@ def test_a_beam_wider_than_its_slots_is_one_line(checkpoints, monkeypatch, capsy
     assert "--width 9: a beam needs as many --slots, not 4" in capsys.readouterr().err
 
 
-def test_a_search_that_chooses_nothing_is_one_line(checkpoints, monkeypatch):
+def test_a_search_that_chooses_nothing_is_one_line(checkpoints, monkeypatch, capsys):
     who = ("--policy", checkpoints / "policy", "--prm", checkpoints / "prm")
     how = ("--games", checkpoints, "--split", "unseen", "--method", "beam", "--width", 1, "--samples", 1)
     monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, (*who, *how))])
-    with pytest.raises(SystemExit, match=r"^evaluate: --method: beam_1x1: of one sample nothing is chosen$"):
+    with pytest.raises(SystemExit):
         standalone.main()
+    assert "evaluate: --method: beam_1x1: of one sample nothing is chosen (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["best_of_2", "best_trajectory_of_2", "beam_2x2", "best_of_2_by_random@0.7"])
+def test_the_names_of_params_yaml_are_the_same_ways_of_playing(checkpoints, capsys, monkeypatch, name):
+    common = ("--games", checkpoints, "--split", "unseen")
+    who = ("--policy", checkpoints / "policy", *(() if "random" in name else ("--prm", checkpoints / "prm")))
+    named = said(capsys, monkeypatch, *who, *common, "--method", name)
+    assert (named["decoding"], named["games"]) == (name, 2)
+    method = next((method for method, way in NAMES.items() if way == name), None)
+    if method:
+        plain = said(capsys, monkeypatch, *playing(checkpoints, method), *common)
+        assert {**named, "seconds": 0} == {**plain, "seconds": 0}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("--prm Q", "--prm: of --method best_of_n, best_trajectory or beam, and greedy was asked for"),
+        ("--method sample --prior 0", "--prior: of --method best_of_n, best_trajectory or beam, and sample was asked"),
+        ("--n 4", "--n: of --method best_of_n or best_trajectory, and greedy was asked for"),
+        ("--prm Q --method best_of_n --width 4", "--width: of --method beam, and best_of_n was asked for"),
+        ("--prm Q --method best_of_n --path-prior", "--path-prior: of --method best_trajectory or beam, and best_of_n"),
+        ("--temperature 1", "--temperature: of --method sample, best_of_n, best_trajectory or beam, and greedy was"),
+        ("--model m", "--model: of --server, and no server is named"),
+        ("--speech chat", "--speech: of --server, and no server is named"),
+        ("--prm Q --method best_of_16 --n 4", "--n: the name best_of_16 says it already"),
+        ("--prm Q --method best_of_16@0.7 --temperature 1", "--temperature: the name best_of_16@0.7 says it already"),
+        ("--method best_of_16", "--method best_of_16 needs --prm, the PRM that chooses"),
+        ("--method best_of_many", "argument --method: 'best_of_many' is not one of greedy, sample, best_of_N, "),
+        ("--method lookahead_of_4x1", "argument --method: lookahead needs a world model"),
+        ("--out .", "--out .: is a folder; name a file"),
+    ],
+)
+def test_what_the_way_of_playing_does_not_use_is_refused(capsys, monkeypatch, given, told):
+    monkeypatch.setattr(sys, "argv", ["evaluate", "--policy", "P", *given.split()])
+    with pytest.raises(SystemExit) as stopped:
+        standalone.main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith(f"evaluate: {told}")
+
+
+def test_every_game_is_written(checkpoints, capsys, monkeypatch, tmp_path):
+    games = games_from_table(read_table(checkpoints / "unseen.parquet", GAMES))
+    common = ("--policy", checkpoints / "policy", "--games", checkpoints, "--split", "unseen")
+    figures = said(capsys, monkeypatch, *common, "--out", tmp_path / "games.json")
+    rows = json.loads((tmp_path / "games.json").read_text())
+    assert [(row["id"], row["kind"]) for row in rows] == [(game.id, game.kind) for game in games]
+    assert sum(row["won"] for row in rows) == figures["success"] * 2
+    assert {len(row["actions"]) for row in rows} == {3}
 
 
 def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, monkeypatch):

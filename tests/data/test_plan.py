@@ -194,6 +194,10 @@ def test_a_rate_is_measured_soon_where_products_are_slow(monkeypatch):
     [
         (["--profile", "llama3b", "model.source=./nowhere"], "plan: model.source: ./nowhere is no folder here; name"),
         (
+            ["--profile", "chat_smoke", "model.source=./nowhere"],
+            "plan: model.source: ./nowhere is no folder here; name the folder of a model, or make one that knows baby",
+        ),
+        (
             ["--profile", "llama3b", "model.context=200000"],
             "plan: model.context: 200000 is more than the model's 131072",
         ),
@@ -236,7 +240,7 @@ def test_a_value_in_brackets_is_one_word():
             ["--profile", "llama3b", "model.contxt=3"],
             "plan: llama3b model.contxt=3: model.contxt: .*did you mean context",
         ),
-        (["--profile", "chat lama3b"], r"plan: profiles/lama3b\.yaml: no such profile; there are: .*llama3b"),
+        (["--profile", "chat lama3b"], r"plan: profiles/lama3b\.yaml: no such profile; did you mean llama3b\?"),
     ],
 )
 def test_wrong_parameters_are_named_in_one_line(monkeypatch, capsys, words, said):

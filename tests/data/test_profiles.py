@@ -8,7 +8,17 @@ from dvc.utils.hydra import apply_overrides
 
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM, decoding
 from tasks.frame.params import PARAMS, ParamsError, load_params, validate
-from tasks.frame.profile import PROFILES, apply, arguments, asked_for, differences, load_profile, main, overridden
+from tasks.frame.profile import (
+    PROFILES,
+    apply,
+    arguments,
+    asked_for,
+    composed,
+    differences,
+    load_profile,
+    main,
+    overridden,
+)
 from tests.data.project import ROOT, raw_params
 
 NAMES = sorted(path.stem for path in (ROOT / PROFILES).glob("*.yaml"))
@@ -92,9 +102,110 @@ def test_a_profile_with_a_wrong_key_changes_nothing(project):
     assert (project / PARAMS).read_text() == before
 
 
-def test_an_unknown_profile_names_those_there_are(project):
-    with pytest.raises(ParamsError, match=r"no such profile; there are: .*smoke"):
-        load_profile("smok", project / PROFILES)
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("mine", r"profiles/mine.yaml: no such profile; there are: alfworld, .*smoke"),
+        ("smok", r"no such profile; did you mean smoke\?$"),
+        ("SMOKE", r"no such profile; did you mean smoke\?$"),
+        ("smoke.yaml", "^'smoke.yaml': a profile is named without folder and ending: smoke$"),
+        ("profiles/smoke.yaml", "^'profiles/smoke.yaml': a profile is named without folder and ending: smoke$"),
+        ("rollout.games", "^'rollout.games': no such profile; a key is given with its value: rollout.games=VALUE$"),
+        ("seed", "a key is given with its value: seed=VALUE$"),
+    ],
+)
+def test_what_is_no_profile_is_told_what_was_meant(project, word, said):
+    with pytest.raises(ParamsError, match=said):
+        arguments([word])
+
+
+OTHERS = {
+    "own": {
+        "env": {"world": "benchmarks.held_out_types:NO_PICK_TWO", "code": "benchmarks/held_out_types.py",
+                "max_turns": 10},
+        "games": {"train": 1500, "seen": 100, "unseen": 100},
+        "demos": {"games": 1000}, "rollout": {"games": 200}, "method": {"games": 200},
+    },
+    **{world: load_profile(world, ROOT / PROFILES) for world in WORLDS},
+}  # fmt: skip
+"""Worlds that params.yaml may be written for."""
+SMALLER = {"all_worlds", "arithmetic", "gpu", "more_demonstrations", "no_memory", "ppo"}
+"""Profiles that play more games than the first of these has."""
+
+
+@pytest.mark.parametrize("world", OTHERS)
+def test_every_profile_fits_a_params_yaml_of_another_world(project, world):
+    (project / "benchmarks").symlink_to(ROOT / "benchmarks")
+    env = OTHERS[world]["env"]
+    for name in NAMES:
+        raw = raw_params(**OTHERS[world])
+        if world == "own" and name in SMALLER:
+            with pytest.raises(ParamsError, match=r"^x: \w+\.games: \d+ is not allowed: at most games.train, 1500$"):
+                composed(raw, [name], "x")
+            continue
+        there = composed(raw, [name], name).env
+        own = load_profile(name).get("env", {})
+        assert (there.world, there.max_turns) == tuple(own.get(key, env[key]) for key in ("world", "max_turns"))
+
+
+@pytest.mark.parametrize("method", ["rft", "ppo", "gigpo", "dagger", "online_dpo"])
+@pytest.mark.parametrize(("name", "key"), [("gpu", "games"), ("textcraft", "search"), ("smoke", "games")])
+def test_a_profile_that_does_not_fit_the_method_says_that_it_comes_first(project, name, key, method):
+    said = (
+        f"profiles/{name}.yaml sets method.{key}, which method.name {method} does not have: put {name} before {method}"
+    )
+    with pytest.raises(ParamsError) as error:
+        arguments([method, name])
+    assert str(error.value) == said
+    assert arguments([name, method])
+
+
+def test_one_that_comes_first_keeps_its_world_by_a_key(project):
+    said = "put textcraft before chat, and after both (env.world=textcraft env.code=agentprm_core/worlds/textcraft .*)$"
+    with pytest.raises(ParamsError, match=said) as error:
+        arguments(["chat", "textcraft"])
+    own = str(error.value).partition("after both ")[2].split()
+    assert {"env.world=textcraft", "env.max_turns=20"} <= {*arguments(["textcraft", "chat", *own])}
+
+
+def test_what_does_not_fit_the_method_of_params_yaml_is_named_too(project):
+    apply(["rft"], project)
+    said = "which method.name rft does not have: give those of its keys that fit one by one, as rollout.games=100"
+    with pytest.raises(ParamsError, match=rf"^profiles/gpu.yaml sets method.games, {said}$"):
+        arguments(["gpu"])
+
+
+def test_another_methods_name_alone_is_told_the_profile(project):
+    with pytest.raises(
+        ParamsError, match=r"^method\.name=rft: another method has other keys; in its place use the pro"
+    ):
+        arguments(["method.name=rft"])
+    assert arguments(["method.name=expert_iteration", "seed=2"]) == ["seed=2"]
+
+
+@pytest.mark.parametrize("world", ["all_worlds", "arithmetic", "babyai", "webshop"])
+def test_a_world_leaves_the_size_of_a_language_model_alone(project, world):
+    own = load_profile("llama3b", ROOT / PROFILES)["model"]
+    apply(["llama3b", world], project)
+    assert yaml.safe_load((project / PARAMS).read_text())["model"] == own
+    apply([world, "model.context=2048"], project)
+    assert yaml.safe_load((project / PARAMS).read_text())["model"] == own | {"context": 2048}
+
+
+def test_what_is_written_looks_as_before(project):
+    apply(["smoke", "seed=2"], project)
+    before, after = (ROOT / PARAMS).read_text().splitlines(), (project / PARAMS).read_text().splitlines()
+    assert len(before) == len(after) and before != after
+    for old, new in zip(before, after):
+        _, space, comment = old.partition(" #")
+        value, *_ = new.partition(" #")
+        assert new == old or (new == value + space + comment and value == value.rstrip())
+    assert "  learning_rate: 4.0e-3" in after, "as the profile has it"
+    assert "  learning_rate: 1.0e-3" in after and "  explore: null # null | {resets: SHARE}" in "\n".join(after)
+    assert "  decoding: [greedy, best_of_2, best_of_2_by_untrained_likelihood]" in after
+    apply(["rft"], project)
+    written = (project / PARAMS).read_text()
+    assert "learning_rate: 1.0e-3, steps: 840" in written
 
 
 def test_there_are_profiles_for_other_games_and_machines():

@@ -85,15 +85,20 @@ def test_a_key_that_only_one_has_is_named(tmp_path):
         rows_by_seed([one, two])
 
 
-def test_the_command_ends_with_a_line(tmp_path, monkeypatch, capsys):
+def test_the_command_ends_with_a_line(tmp_path, monkeypatch):
     monkeypatch.chdir(campaign(tmp_path / "1", 1, row(0, 20)))
     monkeypatch.setattr(sys, "argv", ["report", "--seeds", "../1"])
     with pytest.raises(SystemExit, match=r"^report: ../1: its seed, 1, is"):
         report.main("agentprm report")
-    monkeypatch.setattr(sys, "argv", ["report", "--seeds", "../2"])
-    with pytest.raises(SystemExit) as stopped:
-        report.main("agentprm report")
-    assert stopped.value.code == 2 and capsys.readouterr().err.startswith("report: ../2/params.yaml: no such file")
+    (tmp_path / "3").mkdir()
+    for given, said in (
+        (["--seeds", "../2"], r"^report: \.\./2: no such folder$"),
+        (["--campaign", "../2"], r"^report: \.\./2: no such folder$"),
+        (["--seeds", "../3"], r"^report: \.\./3: no campaign: there is no params.yaml in it$"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["report", *given])
+        with pytest.raises(SystemExit, match=said):
+            report.main("agentprm report")
 
 
 def test_a_folder_without_a_campaign_says_what_to_give(tmp_path, monkeypatch):

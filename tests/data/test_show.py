@@ -17,6 +17,7 @@ from agentprm_core.policy.models import load_checkpoint, save_checkpoint
 from agentprm_core.search.recorded import BACK, ENDED, KEPT, MERGED, Weighed
 from agentprm_core.types import GAMES, LABELS, Episode, Game, Turn
 from agentprm_core.worlds import world_spec
+from agentprm_core.worlds.alfworld.households import generate_games
 from tasks.commands import show, show_page
 from tasks.report.pages import first_words
 from tasks.report.shown import Branch, Label, Shown, aligned, beside, episode_page, told_apart
@@ -151,6 +152,15 @@ def test_two_policies_on_one_page(checkpoints, monkeypatch, capsys, tmp_path, se
     assert f"A: old, {search}" in page and f"policy, {search}" in page and ">other<" in page
     assert ("tree of the search" in page) == (search == "beam_2x2")
     assert page == out.read_text() and game.id in page
+    for name, folder in (("old, " + search, "policy"), ("PRM", "prm"), ("other", "prm")):
+        assert re.search(rf'<div class="soft small">[^<]*{name}[^<]*: {checkpoints / folder}</div>', page), name
+
+
+def test_a_prm_of_the_policys_name_is_called_a_prm():
+    assert show_page._named("shipped:households", "policy")[0] == "households"
+    assert show_page._named("shipped:households", "prm")[0] == "PRM households"
+    assert show_page._named("data/checkpoints/prm/3", "prm")[0] == "PRM 3"
+    assert show_page._named("mine=data/checkpoints/prm/3", "prm")[0] == "mine"
 
 
 def test_a_game_is_found_in_whatever_row_group_it_lies(checkpoints, tmp_path):
@@ -188,6 +198,7 @@ def test_a_rollout_of_a_campaign_with_its_labels(checkpoints, monkeypatch, capsy
     write_table(pa.table(plays, schema=BRANCHES), data / "rollouts" / "2" / "branches.parquet")
     write_table(games_to_table(games_of(checkpoints)), data / "games" / "train.parquet")
     out = tmp_path / "page.html"
+    (tmp_path / "params.yaml").touch()
     said(monkeypatch, capsys, "--game", game.id, "--campaign", tmp_path, "--prm", checkpoints / "prm", "--out", out)
     page = out.read_text()
     for words in ("rollout of iteration 2, by policy 1", "label 0.90, 3 visits", "played on", "inventory"):
@@ -201,12 +212,12 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     game = games_of(checkpoints)[0].id
     policy = ("--policy", checkpoints / "policy")
     line = refused(monkeypatch, capsys, "--game", game[:-1], "--games", checkpoints, *policy)
-    assert "is not one of the 2 games" in line and game in line and "\n" not in line
+    assert f"no such game in {checkpoints}; the nearest: " in line and game in line and "\n" not in line
     (tmp_path / "broken.parquet").write_text("no table")
     line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path / "broken.parquet", *policy)
-    assert "broken.parquet: cannot be read as a table of games" in line
+    assert line.endswith("broken.parquet: cannot be read as a table of games")
     line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path / "nowhere", *policy)
-    assert "nowhere is not there" in line
+    assert "nowhere: no such folder or file" in line
     line = refused(monkeypatch, capsys, "--game", game, "--games", tmp_path, *policy)
     assert "no tables of games in it" in line
     line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, "--policy", tmp_path / "none")
@@ -221,7 +232,13 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     assert "'foo' is not one of greedy, sample, best_of_N, " in line and "lookahead" not in line
     monkeypatch.chdir(tmp_path)
     line = refused(monkeypatch, capsys, "--game", "none", *policy)
-    assert "none: no such game in the 10 games that are generated of alfworld, unseen, seed 1" in line
+    assert "none: no such game in the 200 games that are generated of alfworld, unseen, seed 1" in line
+    assert "--campaign needs --game" in refused(monkeypatch, capsys, "--campaign", tmp_path)
+    line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", "nosuch")
+    assert line == "show: nosuch: no such folder"
+    line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
+    assert line == f"show: {tmp_path}: no campaign: there is no params.yaml in it"
+    (tmp_path / "params.yaml").touch()
     assert "no games here" in refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
 
 
@@ -237,6 +254,21 @@ def test_a_game_of_ones_own_world_is_shown_where_the_policy_was_trained(checkpoi
     assert "page.html" in said(monkeypatch, capsys, *asked, "--policy", tmp_path / "policy")
     line = refused(monkeypatch, capsys, *asked, "--policy", checkpoints / "policy")
     assert "'homes' is no world's name here: give --world package.module:SPEC" in line
+
+
+def test_a_game_is_the_first_or_one_by_its_number_or_its_id(checkpoints, monkeypatch, capsys, tmp_path):
+    out, who = tmp_path / "page.html", ("--policy", checkpoints / "policy", "--max-turns", 1)
+    monkeypatch.chdir(tmp_path)
+    generated = {count: generate_games(count, 1, "unseen") for count in (10, 200)}
+    late = next(game for game in generated[200] if game not in generated[10])
+    there = games_of(checkpoints)
+    for asked, game in (
+        ((), generated[10][0]), (("--game", 3), generated[10][2]), (("--game", late.id), late),
+        (("--games", checkpoints), there[0]), (("--games", checkpoints, "--game", 2), there[1]),
+    ):  # fmt: skip
+        said(monkeypatch, capsys, *asked, *who, "--out", out)
+        assert f"<title>{game.id}</title>" in out.read_text()
+    assert "11: no such game in the 10 games" in refused(monkeypatch, capsys, "--game", 11, *who)
 
 
 def test_a_checkpoint_of_another_world_is_refused(checkpoints, monkeypatch, capsys, tmp_path):

@@ -128,7 +128,7 @@ def quick(arguments, prompt):
         (("--policy", "shipped:tyo"), "shipped:tyo: no such agent is shipped (there are: shipped:toy); did you mean"),
         (
             ("--policy", "shipped:toy", "--game", "toy/01"),
-            "no such game in the 10 generated games of unseen, seed 1; the",
+            "games that are generated of toy, unseen, seed 1 (--games: others); the nearest: toy/1",
         ),
         (
             ("--policy", "shipped:toy", "--world", "alfworld"),
@@ -141,7 +141,8 @@ def quick(arguments, prompt):
             "not a way to play turn by turn: greedy, sample, best_of_N, best_of_N_by_SCORER, beam_NxM (N nodes, M ",
         ),
         (("--policy", "no/such/folder"), "no/such/folder: no such checkpoint folder"),
-        (("--policy", "shipped:toy", "--games", "nowhere"), "nowhere/unseen.parquet: no such table, and toy has no"),
+        (("--policy", "shipped:toy", "--games", "nowhere"), "nowhere: no such folder"),
+        (("--policy", "shipped:toy", "--games", "."), "unseen.parquet: no such table, and toy has no"),
     ],
 )
 def test_what_cannot_be_played_is_one_line(agent, monkeypatch, arguments, message):
