@@ -28,8 +28,9 @@ import yaml
 
 from agentprm_core.arguments import count
 from tests.flows.conftest import committed
-from tests.flows.team import HOST, Store, answers, clean, end, free_port, launched, wait_for
+from tests.flows.team import Store, answers, clean, end, launched, started
 from tests.flows.test_pipeline_smoke import project
+from tests.waiting import HOST, free_port
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("games", "demos", "sft")
@@ -109,7 +110,7 @@ def prefect(folder: Path, env: dict[str, str]) -> Iterator[dict[str, str]]:
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)]
     server = launched(command, env, log)
     try:
-        wait_for(lambda: answers(f"http://{HOST}:{port}/api/health"), "Prefect", log.read_text)
+        started(lambda: answers(f"http://{HOST}:{port}/api/health"), log.read_text)
         yield env
     finally:
         end(server)
@@ -136,7 +137,7 @@ def team(fresh: Path, env: dict[str, str]) -> Iterator[tuple[Path, psutil.Proces
     as_deployed = {"AGENTPRM_CHECKOUT": str(hosts / "works"), "PREFECT_WORKER_QUERY_SECONDS": "1"}  # deploy/worker.sh
     worker = launched(command, env | as_deployed, log)
     try:
-        wait_for(lambda: "started" in log.read_text(), "the worker", log.read_text)
+        started(lambda: "started" in log.read_text(), log.read_text)
         yield hosts / "asks", psutil.Process(worker.pid), env
     finally:
         end(worker)

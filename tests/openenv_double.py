@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -19,25 +18,32 @@ from agentprm_core.worlds.base import WorldSpec
 
 class Double:
     """``dies_after``: steps in all after which it drops every session and answers nobody. ``lies``: it adds a word to
-    what it says. ``slow``: seconds before it answers a step. ``live``: sessions that nobody has ended."""
+    what it says. ``gate``: it answers a step once that is set. ``live``: sessions that nobody has ended."""
 
     def __init__(
-        self, spec: WorldSpec, games: int = 20, dies_after: int | None = None, lies: bool = False, slow: float = 0.0
+        self,
+        spec: WorldSpec,
+        games: int = 20,
+        dies_after: int | None = None,
+        lies: bool = False,
+        gate: threading.Event | None = None,
     ) -> None:
         self.spec, self.games = spec, {split: spec.generate(games, 1, split) for split in ("train", "seen", "unseen")}
-        self.dies_after, self.lies, self.slow = dies_after, lies, slow
+        self.dies_after, self.lies, self.gate = dies_after, lies, gate
         self.steps = self.sessions = self.live = 0
-        self.url = ""
+        self._counts = threading.Lock()
 
     def talk(self, connection: ServerConnection) -> None:
-        self.sessions += 1
-        self.live += 1
+        with self._counts:
+            self.sessions += 1
+            self.live += 1
         try:
             self._serve(connection)
         except ConnectionClosed:
             pass
         finally:
-            self.live -= 1
+            with self._counts:
+                self.live -= 1
 
     def _serve(self, connection: ServerConnection) -> None:
         world, earned = self.spec.make(), 0.0
@@ -50,7 +56,8 @@ class Double:
                 if asked["type"] == "reset":
                     earned, seen = 0.0, world.reset(self.games[data["split"]][data["index"]])
                 else:
-                    time.sleep(self.slow)
+                    if self.gate is not None:
+                        self.gate.wait()
                     seen = world.step(data["command"])
                     self.steps += 1
             except IndexError:

@@ -34,10 +34,10 @@ class Counter(NamedTuple):
 
 class Meter:
     """Mean watts of some counters together. One of them that cannot be read leaves nothing to tell: the sum of the
-    others would be too small."""
+    others would be too small. Neither does a time of less than ``least`` seconds: counters move on in jumps."""
 
-    def __init__(self, counters: Sequence[Counter]) -> None:
-        self._counters, self._joules = counters, 0.0
+    def __init__(self, counters: Sequence[Counter], least: float = EVERY_S) -> None:
+        self._counters, self._joules, self._least = counters, 0.0, least
         self._start = self._last = time.monotonic()
         self._before = self._read()
 
@@ -52,7 +52,8 @@ class Meter:
 
     def watts(self) -> float | None:
         """From the first look to the last; None where there is nothing to tell."""
-        return self._joules / (self._last - self._start) if self._before and self._last > self._start else None
+        seconds = self._last - self._start
+        return self._joules / seconds if self._before and seconds >= self._least else None
 
     def _read(self) -> list[int] | None:
         try:
@@ -106,7 +107,8 @@ def _asked(function: Callable[..., int], *arguments: object) -> None:
 
 
 class Power:
-    """``with power.watched(): …`` measures; then ``power.watts()``."""
+    """``with power.watched(): …`` measures; then ``power.watts()``. What lasts less than ``every`` seconds, the time
+    between two looks, has no watts."""
 
     def __init__(
         self, root: Path = POWERCAP, gpus: Callable[[], list[Counter]] = used_gpus, every: float = EVERY_S
@@ -117,7 +119,7 @@ class Power:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Looks now and then, in a thread of its own."""
-        self._meters = {"cpu_watts": Meter(packages(self._root))}
+        self._meters = {"cpu_watts": Meter(packages(self._root), self._every)}
         ended = Event()
         thread = Thread(target=self._watch, args=(ended,), daemon=True)
         thread.start()
@@ -138,6 +140,6 @@ class Power:
 
     def _look(self) -> None:
         if "gpu_watts" not in self._meters and (used := self._gpus()):
-            self._meters["gpu_watts"] = Meter(used)
+            self._meters["gpu_watts"] = Meter(used, self._every)
         for meter in self._meters.values():
             meter.look()

@@ -8,10 +8,10 @@ import random
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Self
 
 import pytest
@@ -372,14 +372,21 @@ def test_a_servers_limit_of_turns_is_no_fault_of_its_world(engine: type, remote:
     assert failed(report) == ({"refuses"} if bad else set())
 
 
-def test_the_speed_of_a_served_world_is_by_the_clock() -> None:
+def test_the_speed_of_a_served_world_is_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step works for 1 ms and waits for 3."""
+    taken = 0
+
     class Waits(Stairs):
         def step(self, command: str) -> Observation:
-            time.sleep(0.002)
+            nonlocal taken
+            taken += 1
             return super().step(command)
 
-    assert check_costs.steps_per_second(Waits, [(GAMES[0], ["up"] * 3)], remote=True) < 500
-    assert check_costs.steps_per_second(Waits, [(GAMES[0], ["up"] * 3)]) > 500
+    clocks = SimpleNamespace(perf_counter=lambda: 0.004 * taken, process_time=lambda: 0.001 * taken)
+    monkeypatch.setattr(check_costs, "time", clocks)
+    played = [(GAMES[0], ["up"] * 3)]
+    assert check_costs.steps_per_second(Waits, played, remote=True) == pytest.approx(250)
+    assert check_costs.steps_per_second(Waits, played) == pytest.approx(1000)
 
 
 def test_the_speed_of_a_world_that_waits_is_what_a_user_sees() -> None:

@@ -7,10 +7,9 @@ import math
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
-import time
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -19,13 +18,14 @@ from websockets.protocol import State
 from agentprm_core.errors import DataError
 from agentprm_core.rollout import play, starts
 from agentprm_core.types import Game
-from agentprm_core.worlds import world_spec
+from agentprm_core.worlds import openenv, world_spec
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
-from agentprm_core.worlds.openenv import Address, OpenEnvEngine, answer, openenv_world
+from agentprm_core.worlds.openenv import Address, OpenEnvEngine, answer, ask, openenv_world
 from agentprm_core.worlds.serving import served_game
 from tasks.serve_world import served_games
 from tests.core.test_mixture import AtRandom
 from tests.openenv_double import Double, serving
+from tests.waiting import free_port, nobody_listens, until
 
 PYTHON = os.environ.get("AGENTPRM_OPENENV_PYTHON")
 """A Python that has openenv, pyarrow and numpy: its pins clash with ours, so it is another environment's."""
@@ -86,15 +86,14 @@ def test_a_server_that_goes_away_costs_no_episode(as_world, at_home, dies_after)
 
 
 def test_no_server_is_said_with_its_address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(
-        DataError, match=f"no OpenEnv server answers \\({url}.*start it, or give the address of another"
-    ):
-        openenv_world("served", [url]).make().reset(tasks(1)[0])
-    with pytest.raises(DataError, match=f"no OpenEnv server answers at {url} .*start it again, or give the address"):
-        openenv_world("served", [url]).generate(1, 1, "train")
+    with nobody_listens() as port:
+        url = f"http://127.0.0.1:{port}"
+        world, said = openenv_world("served", [url]), "start it, or give the address of another"
+        with pytest.raises(DataError, match=f"no OpenEnv server answers \\({url}.*{said}"):
+            world.make().reset(tasks(1)[0])
+        said = "start it again, or give the address"
+        with pytest.raises(DataError, match=f"no OpenEnv server answers at {url} .*{said}"):
+            world.generate(1, 1, "train")
 
 
 def test_a_server_without_tasks_is_said():
@@ -134,20 +133,26 @@ def test_a_server_that_says_something_else_is_no_replacement(as_world):
                 world.step("nonsense")
 
 
-def test_a_session_that_is_given_up_is_ended():
+def test_a_session_that_is_given_up_is_ended(monkeypatch):
     """A server serves only so many: of one that answers too late three were tried, one was left with a question."""
-    with serving(slow := Double(ARITHMETIC, slow=0.3)) as url:
-        world = openenv_world("served", [url], seconds=0.1).make()
-        world.reset(tasks(1)[0])
-        with pytest.raises(DataError, match="3 sessions ended before the answer came"):
-            world.step("nonsense")
-        world.reset(tasks(1)[0])
-        world.begin("nonsense")
-        world.reset(tasks(1)[0])
-        until = time.monotonic() + 10
-        while slow.live > 1 and time.monotonic() < until:
-            time.sleep(0.05)
-        assert (slow.sessions, slow.live) == (5, 1)
+    asked = []
+    monkeypatch.setattr(openenv, "ask", lambda session, kind, data: asked.append(kind) or ask(session, kind, data))
+    impatient = lambda session, seconds: answer(session, 0.1 if asked[-1] == "step" else seconds)  # noqa: E731
+    monkeypatch.setattr(openenv, "answer", impatient)
+    gate = threading.Event()
+    with serving(late := Double(ARITHMETIC, gate=gate)) as url:
+        world = openenv_world("served", [url]).make()
+        try:
+            world.reset(tasks(1)[0])
+            with pytest.raises(DataError, match="3 sessions ended before the answer came"):
+                world.step("nonsense")
+            world.reset(tasks(1)[0])
+            world.begin("nonsense")
+            world.reset(tasks(1)[0])
+        finally:
+            gate.set()  # an answer to a session that was ended cannot be sent
+        until(lambda: late.live == 1)
+        assert late.sessions == 5
 
 
 def test_sessions_that_a_server_closed_are_not_taken_again():
@@ -244,16 +249,14 @@ def test_published_games_are_served_in_our_splits(tmp_path):
 @pytest.mark.skipif(PYTHON is None, reason="AGENTPRM_OPENENV_PYTHON names no Python that has openenv")
 def test_our_server_serves_the_world_as_it_is(as_world, tmp_path):
     """The published server and its task interface, our client: an episode of each of 10 games, step by step."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [PYTHON, "-m", "tasks.serve_world", "textcraft", "--games", "30", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None and "30 games of train" in server.stdout.readline()
             spec, home = openenv_world("served", [f"http://127.0.0.1:{port}"]), world_spec("textcraft")
             own = home.generate(30, 1, "train")
-            for game in _asked(spec, 10):
+            for game in until(lambda: _asked(spec, 10)):
                 there, here, rng = spec.make(), home.make(), random.Random(game.id)
                 seen, wanted = there.reset(game), here.reset(own[int(game.payload.split()[1])])
                 for _ in range(home.max_turns):
@@ -267,10 +270,8 @@ def test_our_server_serves_the_world_as_it_is(as_world, tmp_path):
 
 
 def _asked(spec, count):
-    """The server listens a moment after it has said its games."""
-    for _ in range(100):
-        try:
-            return spec.generate(count, 1, "train")
-        except DataError:
-            time.sleep(0.1)
-    return spec.generate(count, 1, "train")
+    """None at first: the server listens a moment after it has said its games."""
+    try:
+        return spec.generate(count, 1, "train")
+    except DataError:
+        return None

@@ -1,9 +1,9 @@
 """The console script: one help, nothing imported before it is needed, arguments handed on as they are."""
 
 import ast
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -31,13 +31,19 @@ def test_help_names_every_command_and_imports_nothing_heavy():
 
 
 @pytest.mark.integration
-def test_help_is_there_within_half_a_second():
+def test_help_takes_less_than_half_a_second_of_a_core():
     took = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = seconds_of_children()
         said("--help")
-        took.append(time.perf_counter() - start)
+        took.append(seconds_of_children() - before)
     assert min(took) < 0.5
+
+
+def seconds_of_children() -> float:
+    """On a processor, of those that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

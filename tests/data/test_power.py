@@ -2,7 +2,6 @@
 
 import ctypes
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,7 +38,7 @@ def machine(tmp_path, monkeypatch):
 
 def test_watts_are_of_both_packages_also_where_a_counter_begins_again(machine):
     """In 10 s one uses 300 J, the other 200 J across the end of its counter."""
-    meter = Power(machine.root, list, every=60)
+    meter = Power(machine.root, list, every=10)
     with meter.watched():
         machine.files[0].write_text(f"{301_000_000}\n")
         machine.files[1].write_text(f"{200_000_000}\n")
@@ -64,7 +63,7 @@ def test_a_package_that_cannot_be_read_leaves_nothing_to_tell(machine, amiss, wh
     def spoil() -> None:
         machine.files[1].unlink() if amiss == "gone" else machine.files[1].write_text("")
 
-    meter = Power(machine.root, list, every=60)
+    meter = Power(machine.root, list, every=10)
     if when == "before":
         spoil()
     with meter.watched():
@@ -81,13 +80,31 @@ def test_a_machine_without_counters_tells_nothing(tmp_path):
     assert meter.watts() == {}
 
 
-def test_gpus_are_metered_from_their_first_use_on(tmp_path):
-    joules = iter(range(0, 100_000, 50))
-    used = [[], [], [Counter(lambda: next(joules), 1.0, 2**64)]]
-    meter = Power(tmp_path, lambda: used.pop(0), every=0.01)
+HOUR = 3600
+"""Between looks: none but those of the test."""
+
+
+def test_gpus_are_metered_from_their_first_use_on(machine):
+    """A GPU that draws 50 W, used from the third look on."""
+    used = [[], [], [Counter(lambda: int(50 * machine.now.seconds), 1.0, 2**64)]]
+    meter = Power(machine.root / "none", lambda: used.pop(0), every=HOUR)
     with meter.watched():
-        time.sleep(0.3)
-    assert used == [] and 50 < meter.watts()["gpu_watts"] < 50_000
+        for _ in range(5):
+            machine.now.seconds += HOUR
+            meter._look()
+    assert used == [] and meter.watts() == {"gpu_watts": pytest.approx(50)}
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.001, {}), (HOUR - 1, {}), (HOUR, {"gpu_watts": pytest.approx(50)})])
+def test_less_than_the_time_between_two_looks_tells_nothing(machine, seconds, told):
+    """A counter that jumps while a millisecond is measured would give thousands of watts."""
+    joules = [0, 50 * seconds]
+    meter = Power(machine.root / "none", lambda: [Counter(lambda: joules[0], 1.0, 2**64)], every=HOUR)
+    with meter.watched():
+        meter._look()
+        joules.pop(0)
+        machine.now.seconds += seconds
+    assert meter.watts() == told
 
 
 def test_nvml_is_asked_for_the_gpus_that_torch_sees(monkeypatch):
@@ -125,7 +142,7 @@ def test_nvml_is_asked_for_the_gpus_that_torch_sees(monkeypatch):
 def test_the_clock_reports_watts_where_there_are_any(monkeypatch, machine):
     clock = Clock()
     assert "cpu_watts" not in clock.report()
-    monkeypatch.setattr(clock, "_power", Power(machine.root, list, every=60))
+    monkeypatch.setattr(clock, "_power", Power(machine.root, list, every=2))
     with clock.working():
         machine.files[0].write_text(f"{21_000_000}\n")
         machine.now.seconds += 2

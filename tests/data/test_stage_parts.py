@@ -172,7 +172,7 @@ def test_the_clock_books_time_to_names(tmp_path, monkeypatch):
             time.sleep(0.02)
     report = clock.report()
     assert report["launch"] == 0  # no dvc started this process
-    assert 0.04 <= report["gates"] < 1
+    assert report["gates"] >= 0.04
     assert report["orchestration"] == report["gates"] + report["tracking"]
     assert report["seconds"] > report["orchestration"] + report["seen/greedy"]
     assert read_timing("games", "first") is None

@@ -18,6 +18,7 @@ from tasks.frame.home import HOME, home, spool_folder
 from tasks.frame.sender import flush
 from tasks.frame.stage import write_json
 from tasks.frame.tracking import EXPERIMENT, Tracker, campaign_id, dvc_md5, flatten, tracking_uri
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 START_SENDER = tracking.start_sender  # before tests replace it
@@ -249,9 +250,7 @@ def test_a_stage_killed_in_the_middle_leaves_its_curve_and_no_process(client, tm
     ) as stage:
         assert stage.stdout is not None and stage.stdout.readline() == b"told\n"
         stage.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 120
-    while list(spool_folder().glob("*.jsonl")) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    until(lambda: not list(spool_folder().glob("*.jsonl")))
     run = run_of(client, "sft")
     assert [point.step for point in client.get_metric_history(run.info.run_id, "sft.loss")] == [1, 2]
     assert run.info.status == "KILLED"

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,8 @@ import yaml
 from flows.provision import CAMPAIGN_POOL, CPU_POOL
 from flows.snapshot import git
 from tests.flows.conftest import committed
-from tests.flows.team import DEPLOY, HEARTBEAT, ROOT, Team, free_port, launched
+from tests.flows.team import DEPLOY, HEARTBEAT, ROOT, Team, launched
+from tests.waiting import free_port
 
 
 def tree(folder: Path, write: Callable[[Path], None]) -> Path:
@@ -44,15 +44,6 @@ def hub(folder: Path, write: Callable[[Path], None]) -> Path:
     bare = folder / "hub.git"
     subprocess.run(["git", "clone", "-q", "--bare", str(tree(folder, write)), str(bare)], check=True)
     return bare
-
-
-def until(true: Callable[[], Any], seconds: float, said: Callable[[], str]) -> Any:
-    """What ``true`` gives once that is something."""
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, said()[-4000:]
-        time.sleep(0.5)
-    return found
 
 
 class Host:

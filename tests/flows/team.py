@@ -12,11 +12,9 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -29,8 +27,8 @@ import pytest
 
 from tests.flows.composed import DEPLOY, services, variables
 from tests.flows.s3_double import FULL, KEYS
+from tests.waiting import HOST, free_port, until
 
-HOST = "127.0.0.1"
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 600
 """The first start of Prefect and MLflow makes their tables; the machine may be busy."""
@@ -49,17 +47,9 @@ def postgres_programs() -> Path:
     return found[-1].parent
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(ready: Callable[[], bool], what: str, said: Callable[[], str]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not ready():
-        assert time.monotonic() < deadline, f"{what} did not start:\n{said()[-2000:]}"
-        time.sleep(0.2)
+def started(ready: Callable[[], bool], said: Callable[[], str]) -> None:
+    """Wait for a server."""
+    until(ready, START_SECONDS, said)
 
 
 def answers(url: str, auth: str | None = None) -> bool:
@@ -157,7 +147,7 @@ class Store:
         command = [sys.executable, "-m", "tests.flows.s3_double", str(self.port), str(folder)]
         log = folder / "s3.log"
         self._process = launched(command, clean(), log)
-        wait_for(lambda: (folder / KEYS).exists() and answers(self.url), "S3", log.read_text)
+        started(lambda: (folder / KEYS).exists() and answers(self.url), log.read_text)
         self.key = json.loads((folder / KEYS).read_text())
         (folder / KEYS).unlink()
         for bucket in BUCKETS:
@@ -265,14 +255,14 @@ class Team:
 
     def await_prefect(self) -> None:
         url = f"{self.url('prefect')}/api/admin/version"
-        wait_for(lambda: answers(url, self.auth), "Prefect", lambda: self.log("prefect"))
+        started(lambda: answers(url, self.auth), lambda: self.log("prefect"))
 
     def launch_mlflow(self) -> None:
         self._launch("mlflow", PGPORT=str(self.postgres.port), MLFLOW_DISABLE_TELEMETRY="true",
                      MLFLOW_AUTH_CONFIG_PATH=str(DEPLOY / "mlflow-auth.ini"))  # fmt: skip
 
     def await_mlflow(self) -> None:
-        wait_for(lambda: answers(f"{self.url('mlflow')}/health"), "MLflow", lambda: self.log("mlflow"))
+        started(lambda: answers(f"{self.url('mlflow')}/health"), lambda: self.log("mlflow"))
 
     def service(self, name: str) -> tuple[list[str], dict[str, str]]:
         """Command and environment of a service of compose.yaml, with the addresses of this machine."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import psutil
 import pytest
 from prefect.states import Failed
 
+from flows import dvc_join
 from flows.dvc_join import StageFailed, StageHung, StageRefused, final, is_fresh, reproduce, worth_a_retry
 from tests.flows.conftest import processes_in
+from tests.waiting import until
 
 
 def test_a_stage_is_stale_then_fresh(project: Path) -> None:
@@ -39,10 +44,8 @@ def test_an_unknown_stage_is_an_error_not_a_fresh_one(project: Path) -> None:
 def test_a_stage_killed_in_the_middle_leaves_no_half_out_and_runs_again(project: Path) -> None:
     (project / "naps").write_text("seed")
     repro = subprocess.Popen([sys.executable, "-m", "dvc", "repro", "--single-item", "seed"])
-    while not (stages := processes_in(project, running="grow.py")):
-        time.sleep(0.05)
-    while not (project / "data/0.txt.aside").exists():
-        time.sleep(0.05)
+    until((project / "data/0.txt.aside").exists, process=repro)
+    stages = processes_in(project, running="grow.py")
     psutil.Process(repro.pid).kill()
     stages[0].kill()
     repro.wait()
@@ -54,10 +57,35 @@ def test_a_stage_killed_in_the_middle_leaves_no_half_out_and_runs_again(project:
     assert (project / "data/0.txt").read_text() == "seed\ndata/0.txt"
 
 
-def test_a_hung_stage_is_ended_and_no_process_of_it_remains(project: Path) -> None:
+class ByHand:
+    """A timer that waits for somebody to call ``end``."""
+
+    made: ClassVar[list[ByHand]] = []
+
+    def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+        self.seconds, self.end = seconds, end
+        self.made.append(self)
+
+    def start(self) -> None: ...
+
+    def cancel(self) -> None:
+        self.made.remove(self)
+
+
+def test_a_hung_stage_is_ended_and_no_process_of_it_remains(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes until it hangs."""
     (project / "naps").write_text("seed")
-    with pytest.raises(StageHung, match=r"(?s)stage seed was ended: it ran longer than 0.002 hours.*napping"):
-        reproduce("seed", lambda line: None, hours=0.002)
+    monkeypatch.setattr(dvc_join, "threading", SimpleNamespace(Event=threading.Event, Timer=ByHand))
+
+    def over(line: str) -> None:
+        if line == "napping":
+            (timer,) = ByHand.made
+            assert timer.seconds == pytest.approx(7200)
+            timer.end()
+
+    with pytest.raises(StageHung, match=r"(?s)stage seed was ended: it ran longer than 2 hours.*napping"):
+        reproduce("seed", over, hours=2)
+    assert ByHand.made == []
     assert processes_in(project) == [] and not (project / "data/0.txt").exists()
 
 

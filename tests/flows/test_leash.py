@@ -6,20 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from flows.leash import leashed
 from tests.flows.conftest import ROOT, processes_in
-
-
-def wait_until_empty(folder: Path, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while (left := processes_in(folder)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(("command", "status"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 128 + 9)])
@@ -32,8 +25,7 @@ def test_status_and_lines_are_the_commands(command: str, status: int) -> None:
 def test_leaving_the_block_ends_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(KeyError), leashed(["sh", "-c", "setsid sleep 600 & sleep 600"], dict(os.environ)):
-        while len(processes_in(tmp_path)) < 4:  # leash, sh, two sleeps, of which one left the group
-            time.sleep(0.05)
+        until(lambda: len(processes_in(tmp_path)) >= 4)  # leash, sh, two sleeps, of which one left the group
         raise KeyError
     assert processes_in(tmp_path) == []
 
@@ -46,16 +38,15 @@ def test_a_holder_killed_without_warning_takes_the_tree_along(tmp_path: Path) ->
     process = subprocess.Popen(
         [sys.executable, "-c", holder], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
-    while len(processes_in(tmp_path)) < 5:
-        time.sleep(0.05)
+    until(lambda: len(processes_in(tmp_path)) >= 5, process=process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    wait_until_empty(tmp_path, seconds=5)
+    until(lambda: not processes_in(tmp_path))
 
 
 @pytest.mark.slow
 def test_one_that_will_not_go_is_killed_after_the_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with leashed(["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"], dict(os.environ)):
-        time.sleep(0.5)
+    with leashed(["sh", "-c", "trap '' TERM; touch deaf; while true; do sleep 0.1; done"], dict(os.environ)):
+        until((tmp_path / "deaf").exists)
     assert processes_in(tmp_path) == []

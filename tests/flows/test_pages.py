@@ -22,11 +22,12 @@ from tasks.frame.tracking import MLFLOW_TRAINING
 from tests.chromium import chromium_page
 from tests.flows import test_pipeline_smoke as smoke
 from tests.flows.conftest import ROOT, processes_in
-from tests.flows.hosts import tree, until
+from tests.flows.hosts import tree
 from tests.flows.test_team import real
-from tests.flows.test_ui import free_port, post, wait_for
+from tests.flows.test_ui import await_servers, post
+from tests.waiting import free_port, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * 3600), pytest.mark.xdist_group("pages")]
 
 PICTURES = os.environ.get("AGENTPRM_PICTURES")
 LONG_ENOUGH = "sft.epochs=9"
@@ -45,7 +46,7 @@ class Ui:
         env = smoke.environment() | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(self.folder)}
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=log)
-        wait_for(self.log, "Ctrl-C ends all of it", self.process)
+        await_servers(self.log, self.process)
         self.client = MlflowClient(self.mlflow)
 
     def ask(self, path: str, body: dict) -> Any:
@@ -69,7 +70,7 @@ class Ui:
         return found[0] if found else None
 
     def until(self, true: Callable[[], Any]) -> Any:
-        return until(true, 900, self.log.read_text)
+        return until(true, 900, self.log.read_text, self.process)
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGINT)

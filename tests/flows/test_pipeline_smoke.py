@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import yaml
@@ -20,6 +19,7 @@ from mlflow import MlflowClient
 from tasks.frame import layout
 from tasks.frame.params import PARAMS
 from tasks.frame.profile import load_profile, overridden
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TINY = {
@@ -203,13 +203,11 @@ def run_stages(folder: Path, stages: tuple[str, ...]) -> None:
 def kill_once_it_has_begun(folder: Path, stage: str) -> None:
     """SIGKILL after the first portion is in scratch. Nothing of an out may be there."""
     before = outs(folder)
-    running = subprocess.Popen(
-        command(stage), cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    log = folder.with_suffix(".log")
+    with log.open("w") as out:
+        running = subprocess.Popen(command(stage), cwd=folder, env=environment(), stdout=out, stderr=out)
     scratch = folder / layout.SCRATCH / stage.replace(" ", "@")  # beside it MLflow's spool, whose folders come and go
-    while not list(scratch.rglob("*-00000.parquet")):
-        assert running.poll() is None, running.stderr.read()
-        time.sleep(0.02)
+    until(lambda: list(scratch.rglob("*-00000.parquet")), 600, log.read_text, running, every=0.02)
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert not (folder / layout.rollouts(1)).exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from tasks.frame.profile import overridden
 from tasks.frame.stage import ENDED
 from tests.flows.conftest import processes_in
 from tests.flows.test_pipeline_smoke import command, environment, project, run_stages
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -72,13 +72,9 @@ def test_two_processes_write_the_weights_of_one_also_after_a_kill(demonstrated, 
 def kill_after_a_state(folder: Path) -> None:
     """SIGKILL to the stage alone, when the processes have left a state: they end by themselves."""
     running = subprocess.Popen(command("sft"), cwd=folder, env=environment(), stdout=subprocess.DEVNULL)
-    while not list((folder / ".scratch/sft").glob("checkpoint-*/state.json")):
-        assert running.poll() is None
-        time.sleep(0.02)
+    states = (folder / ".scratch/sft").glob
+    until(lambda: list(states("checkpoint-*/state.json")), 600, process=running, every=0.02)
     assert len(processes_in(folder)) >= 4  # the stage, the launcher and two processes
     running.send_signal(signal.SIGKILL)
     running.wait()
-    deadline = time.monotonic() + 60
-    while processes_in(folder) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not processes_in(folder)
+    until(lambda: not processes_in(folder))

@@ -8,17 +8,20 @@ import subprocess
 import sys
 import tarfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
 from flows import stages_in_order
+from flows.leash import leashed
 from tasks.frame import layout
 from tasks.frame.order import all_stages
 from tasks.frame.params import ParamsError, load_params
 from tests.data.project import raw_params, write_project
 from tests.flows.test_pipeline_smoke import ROOT, environment, project
+from tests.waiting import until
 
 ABSENT = ["dvc", "prefect", "mlflow", "trl", "alfworld", "textworld", "ray"]
 """What a lent machine has not."""
@@ -40,7 +43,7 @@ def stages_that(monkeypatch, **scripts: str) -> None:
     monkeypatch.setattr(stages_in_order, "command", command)
 
 
-def ran(params, out: Path, seconds: float = 60.0, begin: str = "games") -> dict:
+def ran(params, out: Path, seconds: float = 600.0, begin: str = "games") -> dict:
     return stages_in_order.run(params, begin, time.monotonic() + seconds, out)
 
 
@@ -56,9 +59,31 @@ def test_the_order_has_every_stage_of_the_graph_after_what_it_reads(params):
 
 
 def test_a_stage_that_is_killed_is_run_again_and_no_other(params, monkeypatch, tmp_path):
-    stages_that(monkeypatch, rollout_1="import time; print('playing', flush=True); time.sleep(60)")
-    stopped = ran(params, tmp_path / "out", seconds=12.0)
-    assert stopped["stopped"] == "rollout@1" and not stopped["failed"]
+    plays = "import time; print('playing', flush=True); open('plays', 'w'); time.sleep(3600)"
+    stages_that(monkeypatch, rollout_1=plays)
+    given = []
+
+    @contextmanager
+    def out_of_time(command, *arguments, **how):
+        """Once it plays."""
+        with leashed(command, *arguments, **how) as process:
+            wait = process.wait
+
+            def late(seconds=None):
+                if seconds is None:
+                    return wait()
+                given.append(seconds)
+                until(Path("plays").exists)
+                return wait(0)
+
+            if command[-1] == plays:
+                process.wait = late
+            yield process
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages_in_order, "leashed", out_of_time)
+        stopped = ran(params, tmp_path / "out")
+    assert stopped["stopped"] == "rollout@1" and not stopped["failed"] and 0 < given[0] < 600
     assert list(stopped["ended"]) == ["games", "demos", "sft"]
     assert (tmp_path / "out" / "stages.log").read_text() == "playing\n"
     stages_that(monkeypatch, sft="raise SystemExit('it ran before')")

@@ -15,7 +15,8 @@ from flows import snapshot
 from flows.provision import deploy, provision
 from flows.snapshot import git
 from tests.flows.conftest import ROOT
-from tests.flows.test_workers import Worker, until
+from tests.flows.test_workers import Worker
+from tests.waiting import until
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.xdist_group("prefect"), pytest.mark.slow]
 

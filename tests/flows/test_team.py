@@ -20,10 +20,11 @@ from flows.provision import CAMPAIGN_POOL
 from flows.snapshot import git
 from tests.flows import test_pipeline_smoke as smoke
 from tests.flows.conftest import _DVC_YAML, _GROW
-from tests.flows.hosts import Host, Prefect, ProcessList, hub, locked, md5s, until
+from tests.flows.hosts import Host, Prefect, ProcessList, hub, locked, md5s
 from tests.flows.team import ROOT, Team, clean
+from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("team")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * 3600), pytest.mark.xdist_group("team")]
 
 ENDED = ("Completed", "Failed", "Crashed")
 TOLD = """
@@ -110,7 +111,7 @@ class Campaign:
                     return host
                 host.resume()
 
-        host = until(lost, 1800, self.said)
+        host = until(lost, 1800, self.said, every=0.5)
         self.kept[stage] = {name: self.team.store.objects(name)[name] for name in in_the_store()}
         return host
 

@@ -14,9 +14,10 @@ import pytest
 from mlflow import MlflowClient
 
 from flows.provision import CAMPAIGN_POOL, CPU_POOL
-from tests.flows.hosts import Host, Prefect, hub, until
+from tests.flows.hosts import Host, Prefect, hub
 from tests.flows.team import Team
 from tests.flows.test_team import toy
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("team")]
 

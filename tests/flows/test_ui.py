@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -16,12 +15,7 @@ import pytest
 
 from flows.ui import NotStarted, mlflow_command, require_free, server_environment
 from tests.flows.conftest import ROOT, processes_in
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from tests.waiting import free_port, until
 
 
 def post(api: str, path: str, body: dict) -> dict | list:
@@ -30,11 +24,12 @@ def post(api: str, path: str, body: dict) -> dict | list:
         return json.load(answer)
 
 
-def wait_for(path: Path, text: str, process: subprocess.Popen, seconds: float = 400) -> None:
-    deadline = time.monotonic() + seconds
-    while text not in (path.read_text() if path.exists() else ""):
-        assert process.poll() is None and time.monotonic() < deadline, path.read_text()
-        time.sleep(0.2)
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def await_servers(log: Path, ui: subprocess.Popen) -> None:
+    until(lambda: "Ctrl-C ends all of it" in read(log), 400, log.read_text, ui)
 
 
 def test_a_port_that_is_taken_is_named_with_the_variable_to_change() -> None:
@@ -71,19 +66,18 @@ def test_a_deployment_runs_and_ctrl_c_ends_everything(project: Path) -> None:
     command = [sys.executable, "-m", "flows.ui", "--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]
     with (project / "ui.log").open("w") as log:
         ui = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log)
-    wait_for(project / "ui.log", "Ctrl-C ends all of it", ui)
+    await_servers(project / "ui.log", ui)
 
     api = f"http://127.0.0.1:{ports[0]}/api"
     (campaign,) = post(api, "/deployments/filter", {"deployments": {"name": {"any_": ["campaign"]}}})
     post(api, f"/deployments/{campaign['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
-    while not (found := list(project.glob(".scratch/campaigns/*/campaign"))):
-        assert ui.poll() is None
-        time.sleep(0.2)
-    wait_for(found[0] / "data/2.txt.aside", "half a", ui)
+    said = (project / "ui.log").read_text
+    (root,) = until(lambda: list(project.glob(".scratch/campaigns/*/campaign")), 400, said, ui)
+    until(lambda: "half a" in read(root / "data/2.txt.aside"), 400, said, ui)
     (first,) = post(api, "/task_runs/filter", {"task_runs": {"name": {"like_": "measure@1"}}})
     assert first["state"]["name"] == "Completed"
 
     ui.send_signal(signal.SIGINT)
-    assert ui.wait(timeout=60) == 0
+    assert ui.wait(timeout=120) == 0
     assert processes_in(project) == []
-    assert not (found[0] / "data/2.txt").exists()
+    assert not (root / "data/2.txt").exists()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from flows.unsent import send_the_rest
 from tests.data.test_spool import two_stages
+from tests.waiting import nobody_listens
 
 
 def test_what_two_stages_left_is_sent_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,11 +16,10 @@ def test_what_two_stages_left_is_sent_and_said(tmp_path: Path, monkeypatch: pyte
     said: list[str] = []
     send_the_rest(said.append)
     assert said == []
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free.getsockname()[1]}")
-    two_stages()
-    send_the_rest(said.append)
+    with nobody_listens() as port:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+        two_stages()
+        send_the_rest(said.append)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     send_the_rest(said.append)
     assert "MLflow is away" in said[0] and "2 files stay" in said[0]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from flows.provision import CPU_POOL, deploy, provision
 from flows.snapshot import SnapshotError, git
 from flows.worker_stage import run_on_worker
 from tests.flows.conftest import ROOT
+from tests.waiting import until
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.xdist_group("prefect")]
 
@@ -65,13 +65,6 @@ class Worker:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
         self.process.wait()
-
-
-def until(true: Callable[[], bool], seconds: float, said: Callable[[], str]) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, said()
-        time.sleep(0.2)
 
 
 def runs_of(stage: str, campaign: str) -> list:

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +27,7 @@ from agentprm_core.types import EPISODES
 from tasks.frame.shards import shards
 from tests.model import toy
 from tests.model.portions import GAMES, NUMBERS, PLAYS, counted, everything, faulty, slow_rollouts
+from tests.waiting import nobody_listens, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,14 +112,14 @@ def test_places_by_the_environment(monkeypatch):
     assert [shards(on(device))._device for device in ("cpu", "cuda")] == ["cpu", "cuda"]
 
 
-def test_nobody_at_the_address_is_one_line_within_seconds(notes, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    start = time.monotonic()
-    with pytest.raises(DataError, match=f"^nobody answers at 127.0.0.1:{port}, where Ray was to be: .*refused$"):
-        numbers(Cluster(f"127.0.0.1:{port}", threads=1), tmp_path / "kept", 1)
-    assert time.monotonic() - start < 10
+def test_nobody_at_the_address_is_one_line_within_seconds(notes, tmp_path, monkeypatch):
+    asked, connect = [], socket.create_connection
+    monkeypatch.setattr(socket, "create_connection", lambda to, seconds: asked.append(seconds) or connect(to, seconds))
+    with nobody_listens() as port:
+        said = f"^nobody answers at 127.0.0.1:{port}, where Ray was to be: .*refused$"
+        with pytest.raises(DataError, match=said):
+            numbers(Cluster(f"127.0.0.1:{port}", threads=1), tmp_path / "kept", 1)
+    assert asked == [cluster.CONNECT_S] and cluster.CONNECT_S < 10
 
 
 def test_without_the_package_is_one_line(monkeypatch, tmp_path, notes):
@@ -203,7 +203,7 @@ class TestProcesses:
         )
         (tmp_path / "parent.py").write_text(code)
         parent = subprocess.Popen([sys.executable, tmp_path / "parent.py"], env={**os.environ, "PYTHONPATH": str(ROOT)})
-        until(lambda: len(begun(notes)) == 2, 300)
+        until(lambda: len(begun(notes)) == 2, 300, process=parent)
         children = [int(pid) for pid in subprocess.check_output(["pgrep", "-P", str(parent.pid)]).split()]
         parent.kill()
         parent.wait()
@@ -215,13 +215,6 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def until(holds, seconds):
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "in vain"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
