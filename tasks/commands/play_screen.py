@@ -182,7 +182,6 @@ class PlayApp(App[str]):
 
     # what takes time, in a thread
 
-    @work(thread=True, exclusive=True)
     def _begin(self) -> None:
         """Load what is not loaded yet, and start a game."""
 
@@ -197,7 +196,6 @@ class PlayApp(App[str]):
 
         self._think(work, fatal=self._loaded is None)
 
-    @work(thread=True, exclusive=True)
     def _change(self, way) -> None:
         def work() -> None:
             self.game.way = way
@@ -205,7 +203,6 @@ class PlayApp(App[str]):
 
         self._think(work)
 
-    @work(thread=True, exclusive=True)
     def _back(self, to: int) -> None:
         def work() -> None:
             self.game.back(to)
@@ -213,7 +210,6 @@ class PlayApp(App[str]):
 
         self._think(work)
 
-    @work(thread=True, exclusive=True)
     def _do(self, action: str, reason: str, by: str) -> None:
         def work() -> None:
             self.game.do(action, reason, by)
@@ -222,14 +218,12 @@ class PlayApp(App[str]):
 
         self._think(work)
 
-    @work(thread=True, exclusive=True)
     def _look(self) -> None:
         def work() -> None:
             self.outlook = self.game.look()
 
         self._think(work)
 
-    @work(thread=True, exclusive=True)
     def _judge(self, command: str) -> None:
         def work() -> None:
             self.doubted, self.doubt = command, self.game.judge(command)
@@ -237,13 +231,17 @@ class PlayApp(App[str]):
         self._think(work)
 
     def _think(self, work: Callable[[], None], fatal: bool = False) -> None:
-        """Do ``work`` in this thread; data that cannot be used, a server that has gone and memory that ran out are
-        said in one line."""
+        """Have ``work`` done in a thread. Keys wait from now on until what it led to is shown."""
+        self.busy = True
+        self._done_in_a_thread(work, fatal)
+
+    @work(thread=True, exclusive=True)
+    def _done_in_a_thread(self, work: Callable[[], None], fatal: bool) -> None:
+        """Data that cannot be used, a server that has gone and memory that ran out are said in one line."""
         from agentprm_core.errors import DataError, SilentServer, out_of_memory
         from agentprm_core.policy.requests import START_AGAIN
 
         said = ""
-        self.busy = True
         try:
             work()
         except (DataError, OSError) as error:
@@ -255,8 +253,6 @@ class PlayApp(App[str]):
             if not out_of_memory(error):
                 raise
             said, self.running = memory_line({}, error), False
-        finally:
-            self.busy = False
         if not self.is_running:  # one has quit meanwhile
             return
         if said and fatal:
@@ -271,6 +267,7 @@ class PlayApp(App[str]):
             self.set_timer(PACE_S, self._run_on)
         else:
             self.running = False
+        self.busy = False
 
     def _run_on(self) -> None:
         if self.running and not self.busy:

@@ -52,6 +52,8 @@ async def settled(app, pilot):
     await pilot.pause()
     while app.is_running and (app.running or app.busy):
         await asyncio.sleep(0.01)
+    if app.is_running:
+        await app.workers.wait_for_complete()
     await pilot.pause()
 
 
@@ -261,6 +263,18 @@ def test_a_server_that_is_not_there_ends_the_screen_with_its_line(loaded, monkey
 def gone(game):
     tried = "http://x/completions did not answer in 3 tries;\nlast: refused"
     raise SilentServer(f"the server at http://x does not answer: {START_AGAIN}; {tried}")
+
+
+def test_a_key_waits_also_where_the_thread_has_not_begun(loaded):
+    async def drive(app, press):
+        app.action_step()
+        app.action_step()
+        said = text(app, "#said")
+        await press()
+        return said, actions(app)
+
+    (said, done), _ = driven(lambda: loaded, drive)
+    assert "Thinking" in said and len(done) == 1
 
 
 def test_keys_wait_while_the_models_think(loaded):

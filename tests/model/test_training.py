@@ -268,7 +268,7 @@ def test_two_processes_are_one(tmp_path):
     for processes, accumulation in ((1, 4), (2, 2)):
         out = tmp_path / str(processes)
         out.mkdir()
-        launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", "29517"]
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         command = [sys.executable, *(launch if processes > 1 else []), str(tmp_path / "worker.py"), str(out)]
         subprocess.run([*command, str(accumulation)], check=True, cwd=root, env=environment, timeout=240)
         ends.append(torch.load(out / "weights.pt"))
