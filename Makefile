@@ -64,8 +64,8 @@ mlflow.db: | $(INSTALLED)
 test: $(INSTALLED)  ## The test suite without the slow tests
 	python -m pytest -q -n auto --dist loadgroup
 
-test-all: $(INSTALLED)  ## The slow tests too
-	python -m pytest -q -n auto --dist loadgroup -m "slow or not slow"
+test-all: $(INSTALLED)  ## The slow tests too, and examples that no run had before
+	HYPOTHESIS_PROFILE=random python -m pytest -q -n auto --dist loadgroup -m "slow or not slow"
 
 lint: $(INSTALLED)  ## Style, format and types
 	ruff check .

@@ -1,4 +1,6 @@
-"""What all tests share: the published games, where this machine has them; and which tests are unit tests."""
+"""What all tests share: the published games, where this machine has them; which tests are unit tests, and how long one
+may take; the examples that hypothesis draws, which are the same in every run unless HYPOTHESIS_PROFILE is ``random``.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("any_machine", deadline=None)  # tests share their cores: a slow example is no fault
-settings.load_profile("any_machine")
+# Tests share their cores: a slow example is no fault.
+settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("random", settings.get_profile("same"), derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}  # a user's, which may sign or hook
 
 PUBLISHED = os.environ.get("ALFWORLD_DATA")
 """Read before any test imports alfworld, which sets it to a folder of its own."""
@@ -20,8 +26,11 @@ COMPACTED = Path(__file__).resolve().parents[2] / "shared" / "data" / "alfworld"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """``integration`` on the tests of flows and on slow ones; ``unit`` on all that are not integration."""
+    """``integration`` on the tests of flows and on slow ones; ``unit`` on all that are not integration. Slow ones may
+    take an hour unless they say otherwise."""
     for item in items:
+        if item.get_closest_marker("slow") and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(3600))
         if "flows" in item.path.parts or item.get_closest_marker("slow"):
             item.add_marker("integration")
         if item.get_closest_marker("integration") is None:

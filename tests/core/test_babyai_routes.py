@@ -37,7 +37,7 @@ def slow_way(heading: int, blocked: set[tuple[int, int]], goal: tuple[int, int],
 CELLS = st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(lambda cell: cell != (3, 6))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 3), st.sets(CELLS, max_size=9), st.lists(CELLS, min_size=1, max_size=3), CELLS)
 def test_ways_are_those_of_the_published_search(heading, blocked, faced, doorway):
     blocked -= {doorway}

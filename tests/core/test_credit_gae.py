@@ -25,7 +25,7 @@ def by_definition(m, r, gamma, gae_lambda):
     return [a + b for a, b in zip(advantage, before)], advantage
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     gamma=st.floats(0.1, 1.0),

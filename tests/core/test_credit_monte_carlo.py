@@ -115,7 +115,7 @@ some_episodes = st.dictionaries(
 ).map(lambda found: [(*where, *what) for where, what in found.items()])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(episodes=some_episodes, gamma=st.sampled_from([0.5, 0.95, 1.0]), data=st.data())
 def test_equals_the_dictionary_in_any_row_order(episodes, gamma, data):
     rows = table(*episodes)

@@ -23,7 +23,7 @@ def episode(length: int, start: int = 0, index: int = 0) -> Episode:
     return Episode("game", index, 0, turns, won=length < 6, start=start)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(1, 40), st.integers(0, 39), st.integers(0, 99), st.integers(1, 40))
 def test_a_decided_turn_stays_and_no_more_than_the_episode_may_have(most, start, index, length):
     start = min(start, most - 1, length - 1)

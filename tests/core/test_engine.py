@@ -143,7 +143,7 @@ def test_facts_as_the_experts_of_alfworld_spell_them() -> None:
 
 
 @given(choices=CHOICES, more=CHOICES, household=st.sampled_from(HOUSEHOLDS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_clone_and_its_original_never_influence_each_other(
     choices: list[int], more: list[int], household: Game
 ) -> None:
@@ -160,7 +160,7 @@ def test_a_clone_and_its_original_never_influence_each_other(
 
 
 @given(choices=CHOICES, household=st.sampled_from(HOUSEHOLDS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_replaying_the_commands_gives_the_same_key(choices: list[int], household: Game) -> None:
     world = FastWorld()
     commands = walk(world, world.reset(household), choices)
@@ -171,7 +171,7 @@ def test_replaying_the_commands_gives_the_same_key(choices: list[int], household
 
 
 @given(choices=CHOICES, household=st.sampled_from(HOUSEHOLDS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_commands_found_before_are_those_of_the_state(choices: list[int], household: Game) -> None:
     world = FastWorld()
     shown = world.reset(household)
@@ -183,7 +183,7 @@ def test_commands_found_before_are_those_of_the_state(choices: list[int], househ
 
 
 @given(choices=CHOICES, household=st.sampled_from(HOUSEHOLDS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_undoing_a_move_gives_back_the_key(choices: list[int], household: Game) -> None:
     world = FastWorld()
     walk(world, world.reset(household), choices)

@@ -150,7 +150,7 @@ def _facts(world: FastWorld) -> set[tuple[str, ...]]:
 
 
 @given(formula=formulas(), seed=st.integers(0, 10**6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_grounded_goal_means_what_its_formula_says(formula: list, seed: int) -> None:
     world, rng = FastWorld(), random.Random(seed)
     try:

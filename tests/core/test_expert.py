@@ -110,7 +110,7 @@ def test_the_turn_limit_is_kept(games: list[Game]) -> None:
     assert not solves(make_world("alfworld"), games[0], 2)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(number=st.integers(0, 39), seed=st.none() | st.integers(0, 2**32))
 def test_no_receptacle_is_searched_twice(games: list[Game], number: int, seed: int | None) -> None:
     episode = play_expert(make_world("alfworld"), games[number], 100, seed)
@@ -168,7 +168,7 @@ FINAL = ("slice", "take papertowelroll")
 """What nobody recovers from: no receptacle of ALFWorld's may hold a paper towel roll, not even the one it lies in."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(number=st.integers(0, 39), seed=st.integers(0, 2**32))
 @example(number=16, seed=158182)  # a paper towel roll is at hand
 def test_it_recovers_from_what_others_did_instead(games: list[Game], number: int, seed: int) -> None:

@@ -126,7 +126,7 @@ def test_the_expert_solves_every_game(games: list[Game]) -> None:
     assert all(play_expert(world, game, EXPERT_TURNS).won for game in games)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(index=st.integers(0, 10**6), seed=st.integers(0, 2**63), split=st.sampled_from(SPLITS))
 def test_every_problem_is_well_formed(index: int, seed: int, split: str) -> None:
     (game,) = generate_range([index], seed, split)
@@ -142,7 +142,7 @@ def test_every_problem_is_well_formed(index: int, seed: int, split: str) -> None
 KITCHENS = [7, 8, 9, 10]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**63))
 def test_a_mixed_floor_plan_takes_each_kind_from_one_plan(seed: int) -> None:
     plans = [floor_plan(number) for number in KITCHENS]

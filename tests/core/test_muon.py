@@ -93,7 +93,7 @@ def problem(shapes, seed):
     return weights, [[torch.randn(shape, generator=random) for shape in shapes] for _ in range(3)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SHAPES, st.integers(0, 9))
 def test_matrices_stepped_together_are_those_stepped_slowly_alone(shapes, seed):
     weights, gradients = problem(shapes, seed)

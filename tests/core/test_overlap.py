@@ -92,7 +92,7 @@ def test_where_all_games_are_demonstrated_or_none_nothing_is_to_be_told_apart(co
     assert chances(demonstrated_suite(set(ids(GAMES[:count])), [("some", first, rest), ("none", [], rest)])) == [1, 1]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @drawn(st.integers(0, 40), st.integers(0, 60), st.integers(0, 40))
 def test_the_chance_is_that_of_the_hypergeometric(first, rest, shown):
     """All outcomes that are no likelier than what was seen, of draws of ``first`` games."""

@@ -13,7 +13,7 @@ from agentprm_core.training.packing import BatchPlan, Row, pack
 lengths_of = st.lists(st.integers(1, 300), min_size=1, max_size=200)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lengths_of, st.integers(50, 2000), st.integers(0, 5), st.integers(1, 3), st.integers(1, 4))
 def test_every_row_once_an_epoch_within_the_budget(lengths, budget, seed, epochs, group):
     plan = BatchPlan(lengths, budget, seed, epochs=epochs, group=group)
@@ -25,7 +25,7 @@ def test_every_row_once_an_epoch_within_the_budget(lengths, budget, seed, epochs
         assert len(batch) == 1 or sum(lengths[row] for row in batch) <= budget
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(lengths_of, st.integers(0, 5))
 def test_same_seed_same_plan_other_epoch_other_order(lengths, seed):
     plans = [list(BatchPlan(lengths, 500, seed, batches=12)) for _ in range(2)]

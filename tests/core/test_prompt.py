@@ -83,7 +83,7 @@ turns = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(episode=turns)
 def test_tokens_of_fewer_turns_are_a_prefix(words, bytes_with_template, episode):
     for tokenizer in (words, bytes_with_template):

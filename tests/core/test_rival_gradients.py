@@ -157,7 +157,7 @@ def group(rewards):
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REWARDS)
 def test_leave_one_out_sums_to_zero_and_is_the_slow_definition(rewards):
     found = loop_advantages(turns_of(group(rewards)))[::2]
@@ -166,7 +166,7 @@ def test_leave_one_out_sums_to_zero_and_is_the_slow_definition(rewards):
     np.testing.assert_allclose(found, slow, atol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REWARDS, st.floats(0.125, 1, width=32))
 def test_a_constant_more_for_everybody_changes_no_advantage(rewards, shift):
     """Halved, so that what is added stays in [0, 1]."""

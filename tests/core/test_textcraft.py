@@ -274,7 +274,7 @@ _COMMANDS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(("adapt", "agentgym")), st.lists(_COMMANDS, max_size=25))
 def test_any_text_is_answered_as_the_rules_have_it(variant: str, commands: list[str]) -> None:
     _hold_to_the_rules(_game(variant=variant), commands)

@@ -59,7 +59,7 @@ def rows_of(tree):
     return [(trunk, 1), *((trunk[:at] + continuation, at) for at, continuation in branches)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(trees(), min_size=1, max_size=4))
 def test_log_probs_and_gradients_are_those_of_plain_rows(forest):
     model = model_of(LlamaForCausalLM)
@@ -86,7 +86,7 @@ def test_log_probs_and_gradients_are_those_of_plain_rows(forest):
     torch.testing.assert_close(in_pack, gradient(model), atol=1e-5, rtol=0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(trees(), min_size=1, max_size=4))
 def test_scores_are_those_of_plain_rows_whatever_the_neighbours(forest):
     model = model_of(LlamaForTokenClassification, num_labels=1, classifier_dropout=0.0)
@@ -99,7 +99,7 @@ def test_scores_are_those_of_plain_rows_whatever_the_neighbours(forest):
     torch.testing.assert_close(packed, torch.cat(plain), atol=1e-5, rtol=1e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(trees(), min_size=1, max_size=4))
 def test_every_query_sees_itself_and_nothing_ahead(forest):
     for block in pack([as_row(*tree) for tree in forest]).blocks:

@@ -154,7 +154,7 @@ def test_buying_ends_it_and_only_that(opened: WebShopWorld) -> None:
     assert f"(min 0.0, max 1.0) [SEP] {seen.reward} [SEP]" in seen.text
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 39), st.integers(0, 2**32))
 def test_keys_are_equal_exactly_for_equal_states(number: int, seed: int) -> None:
     """On random walks: a key stands for one state, a state has one key, the same commands lead to the same."""

@@ -43,7 +43,7 @@ def test_token_set_ratio(one: str, other: str, ratio: int) -> None:
 _NEAR = st.lists(st.sampled_from(["long", "longs", "sleeve", "sleeves", "sl", "x-large", "éa", "a" * 120]), max_size=4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_NEAR, _NEAR)
 def test_texts_are_alike_where_the_ratio_is_above_the_threshold(one: list[str], other: list[str]) -> None:
     first, second = " ".join(one), " ".join(other)

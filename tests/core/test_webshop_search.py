@@ -42,7 +42,7 @@ def test_words_are_split_as_the_recorded_searches_need(text: str, expected: list
     assert terms(text) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text("ab1_.,:' -☛", max_size=20))
 def test_ascii_is_split_as_other_text_is(text: str) -> None:
     plain = text.replace("☛", " ")
@@ -59,7 +59,7 @@ def test_a_length_keeps_four_bits_above_forty(length: int, kept: int) -> None:
 _TEXTS = st.lists(st.lists(st.sampled_from(["red", "blue", "shoe", "sock", "large", "lamp"]), min_size=1), min_size=1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_TEXTS, st.lists(st.sampled_from(["red", "blue", "shoe", "sock", "hat"]), min_size=1))
 def test_scores_are_the_formula(documents: list[list[str]], query: list[str]) -> None:
     codes = [f"B{n:02}" for n in reversed(range(len(documents)))]

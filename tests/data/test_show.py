@@ -7,7 +7,7 @@ import sys
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentprm_core.branches import BRANCHES
@@ -39,7 +39,6 @@ def shown(played: Episode, name: str = "policy", scores: int = 1, **more) -> Sho
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=9), st.lists(st.sampled_from("abc"), max_size=9))
-@settings(deadline=None)
 def test_every_turn_stands_once_and_in_order(first, second):
     rows = aligned(first, second)
     for side, keys in enumerate((first, second)):

@@ -107,7 +107,7 @@ def prefect_server() -> Iterator[None]:
     """A temporary Prefect server; takes about ten seconds, so the tests that need it share it."""
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=120):
+    with prefect_test_harness(server_startup_timeout=600):
         yield
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,12 +23,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pyarrow.parquet as pq
 import yaml
 
 from flows.mend import is_whole
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 _RUN = """import sys; from pathlib import Path; from flows.mend import mend; from dvc.cli import main
@@ -72,7 +75,16 @@ with atomic_write(pathlib.Path(f"data/{iteration}")) as aside:
     write_table(pa.concat_tables(tables), aside / "table.parquet")
 '''
 
+SOON_S = 0.5
+"""Less than a stage takes, also one that has but its last portion left."""
 Stamp = tuple[int, int]
+
+
+class Moment(NamedTuple):
+    """Of a kill: so many seconds after the start, or after the first look at which a stage runs."""
+
+    in_a_stage: bool
+    seconds: float
 
 
 @dataclass
@@ -95,9 +107,10 @@ def campaigns(
 ) -> Tally:
     """Kill and start again until there were ``kills``; the last campaign runs to its end.
 
-    ``fresh`` is a project in which nothing has run; campaigns are copies of it, of which the first is not killed. A
-    kill comes at most ``span`` times the seconds of that one after a start. ``seconds``: outs that state the clock,
-    whose bytes are not compared. Raises AssertionError where a campaign that was killed does not go on.
+    ``fresh`` is a project in which nothing has run; campaigns are copies of it, of which the first is not killed. Every
+    other kill comes at most ``span`` times the seconds of that one after a start. The rest wait for a process of a
+    stage, however long that takes, and come at most :data:`SOON_S` later. ``seconds``: outs that state the clock, whose
+    bytes are not compared. Raises AssertionError where a campaign that was killed does not go on.
     """
     alone, begun = copied(fresh, 0), time.monotonic()
     assert _run(alone, env, None)
@@ -107,7 +120,7 @@ def campaigns(
     while tally.kills < kills:
         tally.campaigns += 1
         folder, before, here = copied(fresh, tally.campaigns), {}, 0
-        while not _run(folder, env, draw.uniform(0, longest) if tally.kills < kills else None, tally):
+        while not _run(folder, env, _moment(draw, longest, tally) if tally.kills < kills else None, tally):
             here += 1
             tally.lost_episodes += _lost(folder, before, places)
             before = _portions(folder)
@@ -123,21 +136,29 @@ def campaigns(
     return tally
 
 
+def _moment(draw: random.Random, longest: float, tally: Tally) -> Moment:
+    met = tally.kills % 2 == 1
+    return Moment(met, draw.uniform(0, SOON_S if met else longest))
+
+
 def copied(fresh: Path, number: int) -> Path:
     return Path(shutil.copytree(fresh, fresh.with_name(str(number))))
 
 
-def _run(folder: Path, env: Mapping[str, str], until: float | None, tally: Tally | None = None) -> bool:
-    """Whether it ended by itself, well; else all of it was killed after ``until`` seconds."""
+def _run(folder: Path, env: Mapping[str, str], moment: Moment | None, tally: Tally | None = None) -> bool:
+    """Whether it ended by itself, well; else all of it was killed at that ``moment``."""
     log = folder.with_suffix(".log")
     with log.open("w") as out:
-        running = subprocess.Popen(RUN, cwd=folder, env=env, stdout=out, stderr=out)
+        running = subprocess.Popen(RUN, cwd=folder, env=env, stdout=out, stderr=out, start_new_session=True)
     try:
-        code = running.wait(until)
+        if moment is not None and moment.in_a_stage:
+            until(lambda: running.poll() is not None or _tree(running)[1:], 900, log.read_text, every=0.02)
+        code = running.wait(None if moment is None else moment.seconds)
     except subprocess.TimeoutExpired:
         assert tally is not None
-        tree = [psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True)]
-        for process in tree:
+        tree = _tree(running)
+        os.killpg(running.pid, signal.SIGKILL)  # also what was started since it was looked at
+        for process in tree:  # and what has left the group
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         running.wait()
@@ -147,6 +168,15 @@ def _run(folder: Path, env: Mapping[str, str], until: float | None, tally: Tally
         return False
     assert code == 0, log.read_text()[-3000:]
     return True
+
+
+def _tree(running: subprocess.Popen) -> list[psutil.Process]:
+    """It, and what it has started; nothing where it has ended."""
+    try:
+        first = psutil.Process(running.pid)
+        return [first, *first.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def locked(folder: Path) -> dict:

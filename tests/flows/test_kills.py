@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.flows.kills import campaigns, ended, locked, small, small_environment
 
 
+@pytest.mark.timeout(3600)
 def test_thirty_kills_leave_no_trace(tmp_path: Path) -> None:
     tally = campaigns(small(tmp_path / "fresh"), 30, 0, 0.7, small_environment())
     assert tally.differing == []

@@ -86,7 +86,7 @@ def test_a_question_for_a_reason_is_the_tokens_that_were_learnt(tokenizer):
     assert renderer.reason(learnt[len(question) :]) == reply.content.removeprefix("REASON:\n")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(st.characters(exclude_characters="<|>", exclude_categories=["Cs"])))
 def test_any_text_can_be_said(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text

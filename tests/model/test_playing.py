@@ -137,7 +137,7 @@ def test_weights_cut_in_half_are_one_line(folders, tmp_path):
         load_checkpoint(tmp_path / "cut", plays=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     text=st.text() | st.lists(st.sampled_from(["go", "to", "cabinet 2", "cabinet 99", "<act>", "mug."])).map(" ".join)
 )

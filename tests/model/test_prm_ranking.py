@@ -174,7 +174,7 @@ def pair_by_pair(state_N, return_NR, score_N, other_N, margin):
     return sum(found) / len(found), len(found)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_the_difference_of_two_scorers_is_that_over_the_same_pairs(seed):
     rng = np.random.default_rng(seed)
