@@ -17,7 +17,11 @@ settings.register_profile("same", deadline=None, derandomize=True, suppress_heal
 settings.register_profile("random", settings.get_profile("same"), derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}  # a user's, which may sign or hook
+_GIT = {"commit.gpgSign": "false", "core.hooksPath": os.devnull, "init.templateDir": "", "core.autocrlf": "false"}
+"""Over what the user has: tests commit without signatures and hooks."""
+for _number, (_key, _value) in enumerate(_GIT.items()):
+    os.environ |= {f"GIT_CONFIG_KEY_{_number}": _key, f"GIT_CONFIG_VALUE_{_number}": _value}
+os.environ["GIT_CONFIG_COUNT"] = str(len(_GIT))
 
 PUBLISHED = os.environ.get("ALFWORLD_DATA")
 """Read before any test imports alfworld, which sets it to a folder of its own."""

@@ -239,7 +239,7 @@ def test_an_experiment_replaces_that_of_its_name_and_runs_nothing_twice(tmp_path
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     (folder / ".gitignore").write_text("/ran\n/out\n/.venv\n/experiments\n/agentprm_core\n")
     environment = os.environ | {
-        "PATH": f"{binaries}:{os.environ['PATH']}",
+        "PATH": f"{binaries}:{os.environ['PATH']}", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
         "PYTHONPATH": str(ROOT),
         **{f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
     }  # fmt: skip

@@ -70,7 +70,8 @@ if stage in pathlib.Path("naps").read_text().split() and not portion.exists():
     time.sleep(600)
 if stage in pathlib.Path("faults").read_text().split():
     sys.exit(f"{stage}: the lines do not grow")
-columns = "method iteration split decoding games success ci_low ci_high mean_reward mean_actions seconds".split()
+columns = "method iteration split decoding games success ci_low ci_high mean_reward mean_actions".split()
+columns += "episodes_played tokens_trained seconds".split()
 text = json.dumps([dict.fromkeys(columns, 1)]) if out.endswith("json") else open(source).read() + out
 aside.write_text(text)
 os.replace(aside, out)
