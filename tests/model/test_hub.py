@@ -107,7 +107,7 @@ def test_shipped_agents_and_folders_are_named(tmp_path):
     [
         ("play", "--print", "--prm", "nosuch"),
         ("evaluate", "--policy", "nosuch", "--games", "x", "--split", "seen"),
-        ("evaluate", "--policy", "shipped:webshop", "--prm", "nosuch", "--games", "x", "--split", "seen"),
+        ("evaluate", "--policy", "shipped:webshop", "--prm", "nosuch", "--method", "best_of_4", "--games", "x"),
         ("show", "--game", "x", "--policy", "mine=nosuch"),
     ],
 )
