@@ -1,8 +1,7 @@
 """Stage ``games``: the games to train on and to be measured on, one table a split, and one of guard games.
 
 They come from the world's generator, or from its published data (``games.published``), whose splits the world's spec
-maps to ours. On guard games PRMs are judged (:func:`agentprm_core.worlds.held_out_places.guard_games`). There are none
-beside published games that are not told apart by place: the generator's are other games than these.
+maps to ours. On guard games PRMs are judged (:func:`agentprm_core.worlds.held_out_places.guard_games`).
 """
 
 from __future__ import annotations
@@ -34,11 +33,9 @@ def work(stage: Stage) -> None:
         games = games_by_place(spec, Path(given.root), wanted, given.generated, stage.seed, given.mixed)
     else:
         games = {split: _games(stage, spec, split, count) for split, count in wanted.items()}
-    games["guard"] = []
-    if section.root is None or isinstance(section.published, Published):
-        campaign = [game for found in games.values() for game in found]
-        games["guard"] = guard_games(spec, wanted, stage.seed, campaign)
-        wanted["guard"] = len(games["guard"])
+    campaign = [game for found in games.values() for game in found]
+    games["guard"] = guard_games(spec, section.guards, stage.seed, campaign)
+    wanted["guard"] = len(games["guard"])
     tables = {split: games_to_table(found) for split, found in games.items()}
     stage.gate(games_suite(tables, wanted, spec))
     for split, table in tables.items():

@@ -16,7 +16,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds.base import WorldSpec
 
 GUARDS = 200
-"""Guard games, at most; there are no more of them than of ``unseen``."""
+"""Guard games, at most."""
 
 
 def games_by_place(
@@ -71,18 +71,18 @@ def generated_games(spec: WorldSpec, count: int, seed: int, split: str) -> list[
     return sorted(plain + mix(mixed, seed, places), key=lambda game: game.id)
 
 
-def guard_games(spec: WorldSpec, counts: Mapping[str, int], seed: int, others: Collection[Game]) -> list[Game]:
-    """Generated games like those of ``unseen``, sorted by id, to judge PRMs on: nothing is trained or reported on them.
+def guard_games(spec: WorldSpec, count: int, seed: int, others: Collection[Game]) -> list[Game]:
+    """``count`` generated games like those of ``unseen``, sorted by id, to judge PRMs on: nothing is trained or
+    reported on them.
 
-    At most :data:`GUARDS`, and fewer where the generator makes games that are among the ``others`` of the campaign, or
-    in places of its training games. ``counts``: {split: games asked for}.
+    Fewer where the generator makes games that are among the ``others`` of the campaign, or in places of its training
+    games.
     """
-    wanted = min(GUARDS, counts["unseen"])
-    if not wanted:
+    if not count:
         return []
     ids, payloads = ({getattr(game, name) for game in others} for name in ("id", "payload"))
     trained = {game.attributes[spec.place] for game in others if game.split == "train"} if spec.place else set()
-    found = spec.generate(wanted, episode_seed(seed, "guard") % 2**31, "unseen")
+    found = spec.generate(count, episode_seed(seed, "guard") % 2**31, "unseen")
     return [
         game
         for game in found

@@ -16,7 +16,7 @@ def said_of(error: BaseException) -> str:
     is neither this package's nor, where there is another, a library's. No place where there is no such frame."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _a_worlds(frame.filename)]
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
-    place = f" ({in_words(own[-1].filename)}:{own[-1].lineno})" if own else ""
+    place = f" ({short_path(own[-1].filename)}:{own[-1].lineno})" if own else ""
     return f"{type(error).__name__}: {error}{place}"
 
 
@@ -27,7 +27,7 @@ def _a_worlds(file: str) -> bool:
     return not ours and not file.startswith("<")
 
 
-def in_words(file: str) -> str:
+def short_path(file: str) -> str:
     """A path, as short as it is from the current folder."""
     path = Path(file).resolve()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -173,11 +173,16 @@ class _Campaign:
     def _branches(self) -> float:
         """Episodes as long as all plays from branched states together. A random command is played on from once."""
         branch = self._params.rollout.branch
-        plays = ACTIONS * (branch.train_states + branch.validation_states) * branch.continuations
+        measured = branch.validation_states * (2 if self._guards() else 1)
+        plays = ACTIONS * (branch.train_states + measured) * branch.continuations
         return BRANCHED * (plays + branch.random_states)
 
+    def _guards(self) -> int:
+        """Guard games, which are played once each, to branch from."""
+        return self._params.games.guards if self._params.rollout.branch.validation_states else 0
+
     def _rollout(self, times: int) -> Planned:
-        tokens = (self._episodes() + self._branches()) * self._length
+        tokens = (self._episodes() + self._guards() + self._branches()) * self._length
         return self._read("rollout", times, self._played(1), tokens, tokens * self._reply)
 
     def _prm(self, times: int) -> Planned:

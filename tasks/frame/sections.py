@@ -31,7 +31,8 @@ from agentprm_core.plays import Branch, Explore
 from agentprm_core.policy.starting import ModelConfig
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.worlds import measured_in, world_module, world_spec
-from agentprm_core.worlds.raised import in_words
+from agentprm_core.worlds.held_out_places import GUARDS
+from agentprm_core.worlds.raised import short_path
 
 
 def refused(error: Exception) -> str:
@@ -101,7 +102,7 @@ class Env:
             raise ValueError(f"code: {self.code!r} is not allowed: a folder or file that is there")
         file = _file_of(module) if ":" in self.world else ""
         if file and not Path(file).is_relative_to(Path(self.code).resolve()):
-            allowed = f"{in_words(file)}, where {self.world} is, or a folder that has it"
+            allowed = f"{short_path(file)}, where {self.world} is, or a folder that has it"
             raise ValueError(f"code: {self.code!r} is not allowed: {allowed}")
 
 
@@ -136,6 +137,13 @@ class Games:
     def root(self) -> str | None:
         """The folder of the published games; None: there are none."""
         return self.published.root if isinstance(self.published, Published) else self.published
+
+    @property
+    def guards(self) -> int:
+        """Guard games that are asked for, no more than of ``unseen``. None beside published games that are not told
+        apart by place: the generator's are other games than these."""
+        apart = self.published is None or isinstance(self.published, Published)
+        return min(GUARDS, self.unseen) if apart else 0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.alfworld.household_layout import ROOMS
 from agentprm_core.worlds.alfworld.households import floor_plans
 from agentprm_core.worlds.base import WorldSpec
-from agentprm_core.worlds.held_out_places import GUARDS, games_by_place, generated_games, guard_games
+from agentprm_core.worlds.held_out_places import games_by_place, generated_games, guard_games
 
 ALFWORLD = world_spec("alfworld")
 
@@ -122,28 +122,27 @@ def test_the_spec_names_the_places_that_the_generator_keeps_for_unseen():
 def test_guard_games_are_other_games_in_places_of_no_training_game(world):
     made, wanted = world_spec(world), {"train": 60, "seen": 10, "unseen": 20}
     campaign = [game for split, count in wanted.items() for game in generated_games(made, count, 1, split)]
-    guard = guard_games(made, wanted, 1, campaign)
-    assert 10 <= len(guard) <= 20 and guard == guard_games(made, wanted, 1, campaign)
+    guard = guard_games(made, 20, 1, campaign)
+    assert 10 <= len(guard) <= 20 and guard == guard_games(made, 20, 1, campaign)
     assert {game.id for game in guard}.isdisjoint(game.id for game in campaign)
     assert {game.payload for game in guard}.isdisjoint(game.payload for game in campaign)
     if made.place:
         assert {game.attributes[made.place] for game in guard} <= made.new_places
 
 
-def test_guard_games_are_few_at_most_and_none_where_the_generator_makes_no_others():
+def test_there_are_no_guard_games_where_the_generator_makes_no_others():
     asked = []
 
     def generate(count: int, seed: int, split: str) -> list[Game]:
         asked.append(count)
         return [game(split, 1, number, "generated") for number in range(3)]
 
-    counts = {"train": 9, "seen": 0, "unseen": GUARDS + 1}
     same = replace(ALFWORLD, generate=generate)
-    assert guard_games(same, counts, 1, generate(3, 1, "unseen")) == []
-    assert asked[-1] == GUARDS
+    assert guard_games(same, 7, 1, generate(3, 1, "unseen")) == []
+    assert asked[-1] == 7
     in_a_place_of_training = replace(game("train", 1, 9), payload="another")
     others = [replace(one, payload=f"payload {n}") for n, one in enumerate(generate(3, 1, "unseen"))]
     apart = replace(ALFWORLD, generate=lambda *_: others)
-    assert guard_games(apart, counts, 1, [in_a_place_of_training]) == []
-    assert guard_games(apart, counts, 1, [game("train", 7, 9)]) == others
-    assert guard_games(apart, counts | {"unseen": 0}, 1, []) == []
+    assert guard_games(apart, 7, 1, [in_a_place_of_training]) == []
+    assert guard_games(apart, 7, 1, [game("train", 7, 9)]) == others
+    assert guard_games(apart, 0, 1, []) == []

@@ -161,7 +161,9 @@ def test_plays_from_branched_states_are_three_quarters_of_an_episode():
     """Four actions at a state are played on from as often as asked for, a random command once."""
     few = ("rollout.games=10", "rollout.branch.train_states=2", "rollout.branch.validation_states=1")
     more = ("rollout.branch.random_states=5", "rollout.branch.continuations=3")
-    assert stage("rollout", *few, *more).tokens == 80 * (10 + 0.75 * (4 * 3 * 3 + 5))
+    assert stage("rollout", *few, *more, "games.unseen=0").tokens == 80 * (10 + 0.75 * (4 * 3 * 3 + 5))
+    guarded = stage("rollout", *few, *more, "games.unseen=7").tokens
+    assert guarded == 80 * (10 + 7 + 0.75 * (4 * 4 * 3 + 5)), "guard games are played once and branched from too"
 
 
 def test_an_update_by_another_optimizer_than_the_models_takes_its_memory():
@@ -225,7 +227,7 @@ def test_bad_input_is_one_line(monkeypatch, capsys, words, said):
 def test_profiles_and_keys_stand_anywhere_and_may_be_quoted_together(monkeypatch, capsys, words):
     code, found, _ = planned(monkeypatch, capsys, *words, "--tflops", "600")
     assert (code, found["source"]) == (0, "meta-llama/Llama-3.2-3B-Instruct")
-    assert next(row for row in found["stages"] if row["stage"] == "rollout")["tokens"] < 20e6  # 66 million of 625 games
+    assert next(row for row in found["stages"] if row["stage"] == "rollout")["tokens"] < 40e6  # 80 million of 625 games
 
 
 def test_a_value_in_brackets_is_one_word():
