@@ -17,7 +17,7 @@ settings.register_profile("same", deadline=None, derandomize=True, suppress_heal
 settings.register_profile("random", settings.get_profile("same"), derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-_GIT = {"commit.gpgSign": "false", "core.hooksPath": os.devnull, "init.templateDir": "", "core.autocrlf": "false"}
+_GIT = {"commit.gpgSign": "false", "core.hooksPath": os.devnull, "core.autocrlf": "false"}
 """Over what the user has: tests commit without signatures and hooks."""
 for _number, (_key, _value) in enumerate(_GIT.items()):
     os.environ |= {f"GIT_CONFIG_KEY_{_number}": _key, f"GIT_CONFIG_VALUE_{_number}": _value}
