@@ -70,8 +70,9 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
 
 
 def _told(figures: dict) -> str:
-    orders = figures["ranking"]["accuracy"]
-    return f"auc {figures['validation']['auc']:.3f} on held-out games; orders {orders} of the pairs"
+    auc, orders = figures["validation"]["auc"], figures["ranking"]["accuracy"]
+    told = "no auc" if auc is None else f"auc {auc:.3f}"  # where all held-out labels are on one side
+    return f"{told} on held-out games; orders {orders} of the pairs"
 
 
 def main() -> None:

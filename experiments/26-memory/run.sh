@@ -18,3 +18,10 @@ for seed in 1 2 3; do
   last=$((seed == 1 ? 3 : 1)) # iteration of the control
   [ $seed = 3 ] || THEN=$both sh experiments/run memory-control-$seed seed=$seed env.world=alfworld $sizes -- policy@$last
 done
+# The third iteration without the memory: two iterations with it, then the stages of the third in the other world.
+without='python -m tasks.frame.profile env.world=alfworld --write || exit
+for stage in rollout label prm collect policy; do python -m tasks.$stage --iteration 3 || exit; done
+for split in seen unseen; do
+python -m tasks.evaluate --policy data/checkpoints/policy/3 --games data/games --split $split --method greedy --json
+done'
+for seed in 1 2 3; do THEN=$without sh experiments/run memory-third-$seed seed=$seed $memory $sizes -- policy@2; done

@@ -14,6 +14,13 @@ for seed in 1 2 3; do
 done
 longer="python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --all --steps 2520 --json"
 THEN=$longer sh experiments/run rooms-longer env.world=alfworld-training $sizes -- policy@3
+# From the control's π₀ and its demonstrations: the control as far as π₀, then the default's games and three iterations.
+from_control='python -m tasks.frame.profile env.world=alfworld-training --write && python -m tasks.games || exit
+for i in 1 2 3; do for stage in rollout label prm collect policy; do python -m tasks.$stage --iteration $i || exit; done; done
+'$both
+for seed in 1 2 3; do
+  THEN=$from_control sh experiments/run rooms-control-policy-$seed seed=$seed env.world=alfworld-remembering $sizes -- sft
+done
 # Half of the demonstrations, twice the epochs, and its control by the demonstrations.
 fewer="env.world=alfworld-training demos.games=1500 sft.epochs=7"
 four="iterations.4.prev=3 policies.4.prm=4" # a fourth iteration

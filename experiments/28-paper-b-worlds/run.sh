@@ -39,3 +39,11 @@ for world in ${WORLDS:-webshop textcraft babyai arithmetic}; do for seed in ${SE
   curves "$world-$seed"
   curves "$world-$seed-path" --path-prior # whole episodes and beams judged by all of their actions
 done; done
+# TextCraft's agent that comes with the package: whole episodes judged by the last action, then by all. Read: success in both lines.
+case " ${WORLDS:-textcraft} " in *" textcraft "*)
+  for judged in "" --path-prior; do
+    python -m tasks.evaluate --policy shipped:textcraft --prm shipped:textcraft --split unseen --limit 200 \
+      --method best_trajectory --n 16 $judged --json
+  done
+  ;;
+esac

@@ -15,9 +15,17 @@ fresh="method.refresh={every: 15, games: 32}"
 one() { # NAME WORD…: this experiment, and what it measured kept under its name
   name=$1 folder=$kept/$1-$seed
   shift
+  case " ${ONLY:-rivals-$name-$seed} " in *" rivals-$name-$seed "*) ;; *) return 0 ;; esac # what another one measured stays
   rm -rf "${folder:?}" && mkdir -p "$folder/data"
-  THEN="cp params.yaml $folder/ && cp -rL data/evaluations data/metrics $folder/data/ && ${also:-:}" \
-    sh experiments/run "rivals-$name-$seed" "$@" $equal seed=$seed -- evaluate@0 evaluate@1
+  THEN="${before:-:} && cp params.yaml $folder/ && cp -rL data/evaluations data/metrics $folder/data/ && ${also:-:}" \
+    sh experiments/run "rivals-$name-$seed" "$@" $equal seed=$seed -- evaluate@0 ${last-evaluate@1}
+}
+by() { # COMMAND NAME WORD…: the same, where the update follows the PRM that the command makes
+  before="rm -rf data/checkpoints/prm/1 && $1 && python -m tasks.collect --iteration 1 && python -m tasks.policy --iteration 1 &&
+    python -m tasks.evaluate --iteration 1" last=
+  shift
+  one "$@"
+  unset before last
 }
 for seed in ${SEEDS:-1}; do
   one grpo grpo rollout.games=32 $online "$fresh"
@@ -32,6 +40,12 @@ for seed in ${SEEDS:-1}; do
   one rft_many_games rft rollout.games=7200 rollout.episodes_per_game=1
   one rft_few_games rft rollout.games=450 rollout.episodes_per_game=16
   one preferences online_dpo $groups # paper A's update, from the search's rollouts and PRM
+  # Preferences by PRM 1 of 3,600 games with one rollout each, and by its placebo. The same PRM 1 for GiGPO, where a state came once.
+  prm=$kept/prms/$seed
+  also="rm -rf $prm && mkdir -p $kept/prms && cp -rL data/checkpoints/prm/1 $prm" one preferences_many_games online_dpo
+  also=
+  by "python -m benchmarks.placebo_prm --campaign . --iteration 1 --out data/checkpoints/prm/1" preferences_placebo online_dpo
+  by "cp -rL $prm data/checkpoints/prm/1" gigpo_prm gigpo rollout.games=32 method.alone=prm $online "$fresh"
 done
 folders=$(for folder in "$kept"/*-*; do name=${folder##*/}; echo "${name%-*}=$folder"; done)
 python -m benchmarks.side_by_side $folders --over search

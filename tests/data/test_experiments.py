@@ -182,6 +182,13 @@ def test_commands_on_a_campaign_see_the_parameters_that_it_ran_with(tmp_path):
     assert (folder / PARAMS).read_text() == before
 
 
+def test_commands_on_a_campaign_name_its_files_by_patterns(tmp_path):
+    """Recipes play each of ``data/checkpoints/policy/*``."""
+    folder = project(tmp_path)
+    assert run(folder, "sh", "experiments/run", "one", "seed=2", THEN="echo data/checkpoints/* >found") == 0
+    assert (folder / "found").read_text() == "data/checkpoints/prm\n"
+
+
 @pytest.mark.parametrize(("end", "code"), [("kill -TERM $PPID", -signal.SIGTERM), ("exit 3", 3)])
 def test_an_experiment_that_is_stopped_leaves_params_as_they_were(end, code, tmp_path):
     folder = project(tmp_path, dvc=DVC + end)
