@@ -162,7 +162,7 @@ def test_the_pages_of_a_campaign_are_the_same_twice(finished):
     index, page = once["index.html"].decode(), once["campaign.html"].decode()
     assert "beam_4x4" in index and 'href="01.html"' in index and "of the episodes ended as in the evaluation" in index
     assert "50.0%" in page and "12,345" in page and "w: 3" in page
-    assert "tree of the search" in "".join(text.decode() for name, text in once.items() if name[0] == "0")
+    assert "The beam search of" in "".join(text.decode() for name, text in once.items() if name[0] == "0")
     assert "https://" not in page
 
 
@@ -338,6 +338,8 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
         for path in (*gallery_pages, tmp_path / "show.html", layout.REPORTS / overview.PAGE):
             page.goto(path.resolve().as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            names = page.locator(".bars span").evaluate_all("of => of.filter(one => one.scrollWidth > one.clientWidth)")
+            assert names == [], path  # of PRMs that differ in their last letters, say
             dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
             assert dark == (scheme == "dark")
         button = page.locator("#climb ~ div table th button").first
