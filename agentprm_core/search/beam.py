@@ -30,7 +30,7 @@ from agentprm_core.policy.sampler import Cost, Decision, Sampler
 from agentprm_core.progress import progress, watcher
 from agentprm_core.rollout import Start, settled_heap
 from agentprm_core.search.best_of_n import log_shares
-from agentprm_core.search.recorded import BACK, CROWDED, ENDED, KEPT, MERGED, PASSED, Recorder, Weighed
+from agentprm_core.search.recorded import BACK, CROWDED, ENDED, KEPT, MERGED, PASSED, WON, Recorder, Weighed
 from agentprm_core.search.scorer import Scorer
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Turn
@@ -111,6 +111,9 @@ class _Beam:
     @property
     def live(self) -> list[_Node]:
         return [node for node in self.nodes if node.seats is not None]
+
+    def won(self, node: _Node) -> bool:
+        return node.place.observation.reward >= self.success
 
     def step(self, place: _Place, action: str) -> _Place:
         """Where ``action`` leads from ``place``. It counts as a step, also where that is known."""
@@ -289,7 +292,7 @@ class BeamSearch:
         for node in beam.live:
             if node.place.observation.done or len(node.turns) == beam.max_turns:
                 self._leave(beam, node)
-                self._record_node(beam, node, ENDED)
+                self._record_node(beam, node, WON if beam.won(node) else ENDED)
             else:
                 self._look(beam, node)
 
@@ -349,7 +352,7 @@ class BeamSearch:
             index=beam.start.index,
             seed=beam.start.seed,
             turns=best.turns,
-            won=best.place.observation.reward >= beam.success,
+            won=beam.won(best),
             reward=best.place.observation.reward,
             truncated=best.truncated,
             extra={

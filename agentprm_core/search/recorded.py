@@ -15,15 +15,17 @@ KEPT = "kept"
 """One of the N paths that go on."""
 MERGED = "merged"
 """It leads to a state that a better path of this depth leads to."""
-BACK = "back"
+BACK = "goes back"
 """Refused, because it leads back to a state that its path has been in."""
 PASSED = "passed over"
 """N better ones were found before it: nobody looked where it leads."""
 CROWDED = "crowded out"
 """Kept, and dropped again: paths that have ended are worth more."""
+WON = "won"
+"""Kept, and the game is won."""
 ENDED = "ended"
-"""Kept, and over: the world is done, or no turns are left."""
-FATES = (KEPT, ENDED, MERGED, BACK, CROWDED, PASSED)
+"""Kept, and over without being won: the world is done, or no turns are left."""
+FATES = (WON, KEPT, ENDED, MERGED, BACK, CROWDED, PASSED)
 
 
 class Weighed(NamedTuple):

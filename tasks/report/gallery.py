@@ -38,8 +38,8 @@ WHY = {
     "disagreed": "PRM and outcome of the last policy disagree: lost with a mean score above 0.5, or won with one below",
     "longest": "the longest games that the last policy won",
     "failed": "lost by both policies",
-    "kind": "one of its kind",
-    "any": "any",
+    "kind": "of a kind that no other rule chose",
+    "any": "any other game",
 }
 APART = 0.5
 """Between the PRM's mean score of a game and 1 or 0 for won or lost, from which on they disagree."""

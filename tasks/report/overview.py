@@ -111,6 +111,23 @@ WORDS = {
     "gates": "What Great Expectations checked before data was used, on this machine.",
     "lineage": "Digests of weights, configuration and tokenizer, and what each was made of.",
 }
+SHOWS = {
+    "success": "Share of games won, and its 95 % interval, by iteration. A panel a split, a line a way of playing.",
+    "success_over_seeds": "Share of games won by iteration: a line a seed with its 95 % interval, and their mean in "
+    "black.",
+    "kinds": "Share of games won, and its 95 % interval, by iteration. A panel a kind of task.",
+    "search_gain": "Points of success that a search adds to the policy's own play, and their 95 % interval, by "
+    "iteration. Above 0 the search wins more.",
+    "calibration": "How the games went after actions of about the same score. On the dashed line a PRM's scores are "
+    "right; below it they are too high. The larger a point, the more turns it stands for.",
+    "scores_by_turn": "Above: the PRM's mean score in games that were won and in games that were lost, by turn. The "
+    "further apart, the better it tells them apart. Below: how far the score moves from one turn to the next.",
+    "scores": "Share of games won against the mean score of the actions in them; the numbers are policies. A policy to "
+    "the lower right of the one before is liked better by the PRM and wins less.",
+    "hacking": "Mean score of the policy's actions during an update, the further it goes from the policy before. The "
+    "filled point is the update's end.",
+}
+"""What each picture shows."""
 ONE_SEED = (
     "All of it is of one seed: agentprm report --seeds DIR DIR, with the folders of campaigns of other seeds, writes "
     "this page with all of them, their mean and its interval over seeds."
@@ -241,9 +258,8 @@ def costs(params: Params, stages: Mapping[str, Mapping]) -> dict:
         totals = [a + (b or 0) for a, b in zip(totals, (seconds, spent, turns, tokens), strict=True)]
         body.append([name, seconds and round(seconds, 1), spent and round(spent, 1), *_watts([timing]), turns, tokens])
     whole = [round(totals[0], 1), round(totals[1], 1), *_watts(timings.values()), int(totals[2]), int(totals[3])]
-    body.append(["all", *whole])
     head = ("stage", "seconds", "of these orchestration", *WATTS.values(), "turns played", "tokens trained on")
-    return _table(head, body)
+    return _table(head, body, [["all", *whole]])
 
 
 WATTS = {"cpu_watts": "CPU watts", "gpu_watts": "GPU watts"}
@@ -315,9 +331,9 @@ def _over_seeds(seeds: Sequence[Mapping], way: str) -> dict:
     """The section of several seeds; its picture is of the way of playing that decides the champion."""
     section = _section("Success over seeds", "seeds", [], climb_over_seeds(seeds))
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "seeds.png"
+        path = Path(folder) / "success_over_seeds.png"
         success_over_seeds([row for row in seeds if row["decoding"] == way], path)
-        section["pictures"] = [{"name": path.name, "data": _data(path), "drawn": "drawn by agentprm report --seeds"}]
+        section["pictures"] = [_picture(path, "Drawn by agentprm report --seeds.")]
     return section
 
 
@@ -332,19 +348,19 @@ def _section(
         "table": table if table and table["body"] else None,
         "note": note,
         "verdicts": verdicts,
-        "pictures": [
-            {"name": path.name, "data": _data(path), "drawn": f"{path.as_posix()}, drawn by dvc repro compare"}
-            for path in paths
-        ],
+        "pictures": [_picture(path, f"{path.as_posix()}, drawn by dvc repro compare.") for path in paths],
     }
 
 
-def _data(path: Path) -> str:
-    return "data:image/png;base64," + b64encode(path.read_bytes()).decode()
+def _picture(path: Path, drawn: str) -> dict:
+    data = "data:image/png;base64," + b64encode(path.read_bytes()).decode()
+    return {"name": path.stem, "data": data, "shows": SHOWS[path.stem], "drawn": drawn}
 
 
-def _table(head: Sequence[str], body: Sequence[Sequence[Cell]]) -> dict:
-    return {"head": head, "body": [["" if cell is None else cell for cell in line] for line in body]}
+def _table(head: Sequence[str], body: Sequence[Sequence[Cell]], foot: Sequence[Sequence[Cell]] = ()) -> dict:
+    """``foot``: lines that stay below when the table is sorted."""
+    filled = ([["" if cell is None else cell for cell in line] for line in lines] for lines in (body, foot))
+    return dict(zip(("head", "body", "foot"), (head, *filled), strict=True))
 
 
 def _interval(of: Mapping) -> str:

@@ -13,9 +13,10 @@ from difflib import SequenceMatcher
 from itertools import takewhile
 
 from agentprm_core.opinions import Candidate
-from agentprm_core.search.recorded import ENDED, KEPT, Weighed, last_fates
+from agentprm_core.search.recorded import Weighed
 from agentprm_core.types import Episode, Game
 from tasks.report.pages import render
+from tasks.report.tree import SAID, tree
 
 _SHOWN = 4
 """Candidates of a turn that are not folded away."""
@@ -121,6 +122,7 @@ def episode_page(
         rows=[[_cell(shown[n], t, prms) if t is not None else None for n, t in enumerate(row.turns)] for row in rows],
         marks=[{"shared": row.shared, "parts": row.parts} for row in rows],
         chart=_chart(shown, prms),
+        said=SAID,
         prms=prms,
         sources=sources,
         labelled=any(one.labels for one in shown),
@@ -143,7 +145,7 @@ def _player(number: int, one: Shown, prms: Sequence[str]) -> dict:
         "invalid": sum(not turn.valid for turn in episode.turns),
         "means": [(name, _mean([c.scores[i] for c in taken])) for i, name in enumerate(prms)],
         "ending": one.ending,
-        "tree": _tree(one) if one.tree else None,
+        "tree": tree(one.tree, tuple(turn.action for turn in episode.turns)) if one.tree else None,
     }
 
 
@@ -167,16 +169,11 @@ def _cell(one: Shown, turn: int, prms: Sequence[str]) -> dict:
 def _candidate(candidate: Candidate, branches: Sequence[Branch], prms: Sequence[str]) -> dict:
     said = [("policy", "π", candidate.probability)]
     said += [(f"prm{n}", name, q) for n, (name, q) in enumerate(zip(prms, candidate.scores, strict=True))]
-    bars = [_bar(*one) for one in said if math.isfinite(one[-1])]
+    bars = [one for one in said if math.isfinite(one[-1])]
     measured = next((b for b in branches if b.action == candidate.action), None)
     if measured:
-        plays = f"{measured.plays} plays, {measured.length:.0f} more turns" if measured.plays > 1 else "1 play"
-        bars.append({**_bar("measured", "played on", measured.mean), "more": plays})
-    return {"action": candidate.action, "taken": candidate.taken, "measured": measured is not None, "bars": bars}
-
-
-def _bar(kind: str, name: str, value: float) -> dict:
-    return {"kind": kind, "name": name, "width": f"{100 * value:.1f}", "value": f"{value:.2f}", "more": ""}
+        bars.append(("measured", "played on", measured.mean))
+    return {"action": candidate.action, "taken": candidate.taken, "measured": measured, "bars": bars}
 
 
 def _taken(one: Shown) -> list[Candidate]:
@@ -188,7 +185,8 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def _chart(shown: Sequence[Shown], prms: Sequence[str]) -> dict:
-    """Lines of Q of what was done, and points of labels, in a square of 100 × 100 that is stretched to the page."""
+    """Lines of Q of what was done, and points of labels, in a square of 100 × 100 that is stretched to the page. The
+    first turn is at its left edge, the last at its right."""
     longest = max(one.episode.length for one in shown)
     lines, points = [], []
     for number, one in enumerate(shown):
@@ -211,34 +209,7 @@ def _chart(shown: Sequence[Shown], prms: Sequence[str]) -> dict:
 
 
 def _x(turn: int, turns: int) -> float:
-    return 100 * (turn + 0.5) / turns
-
-
-def _tree(one: Shown) -> dict:
-    """The tree of a beam search as a picture: a column a depth, in it the actions weighed, the best on top."""
-    weighed = last_fates(one.tree)
-    depths = max(len(w.path) for w in weighed)
-    found = tuple(turn.action for turn in one.episode.turns)
-    columns: list[list[Weighed]] = [[] for _ in range(depths)]
-    for w in weighed:
-        columns[len(w.path) - 1].append(w)
-    places: dict[tuple[str, ...], tuple[int, int]] = {(): (14, 16)}
-    nodes, most = [], max(map(len, columns))
-    for depth, column in enumerate(columns):
-        for rank, w in enumerate(sorted(column, key=lambda w: -w.worth)):
-            places[w.path] = (14 + 46 * (depth + 1), 16 + 13 * rank)
-            x, y = places[w.path]
-            px, py = places.get(w.path[:-1], (x - 46, y))
-            nodes.append({
-                "x": x, "y": y, "px": px, "py": py, "fate": w.fate.replace(" ", "-"), "kind": w.fate,
-                "on": found[: len(w.path)] == w.path, "action": w.path[-1], "score": f"{w.score:.2f}",
-                "samples": w.samples, "depth": depth, "after": w.path[-2] if depth else "",
-            })  # fmt: skip
-    going = {node["depth"] for node in nodes if node["kind"] in (KEPT, ENDED)}
-    listed = [[node for node in nodes if node["depth"] == depth] for depth in sorted(going)]
-    counts = {fate: sum(node["kind"] == fate for node in nodes) for fate in dict.fromkeys(n["kind"] for n in nodes)}
-    return {"nodes": nodes, "width": 14 + 46 * (depths + 1), "height": 24 + 13 * most, "depths": listed,
-            "counts": counts}  # fmt: skip
+    return 100 * turn / max(1, turns - 1)
 
 
 def told_apart(names: Sequence[str]) -> Iterator[str]:

@@ -162,7 +162,7 @@ def test_the_pages_of_a_campaign_are_the_same_twice(finished):
     index, page = once["index.html"].decode(), once["campaign.html"].decode()
     assert "beam_4x4" in index and 'href="01.html"' in index and "of the episodes ended as in the evaluation" in index
     assert "50.0%" in page and "12,345" in page and "w: 3" in page
-    assert "tree of the search" in "".join(text.decode() for name, text in once.items() if name[0] == "0")
+    assert "The beam search of" in "".join(text.decode() for name, text in once.items() if name[0] == "0")
     assert "https://" not in page
 
 
@@ -228,6 +228,8 @@ def test_a_picture_that_has_nothing_to_show_is_a_line(finished):
     page = (layout.REPORTS / overview.PAGE).read_text()
     for line, picture in ((overview.NO_UPDATE, "hacking.png"), (overview.NO_SEARCH, "search_gain.png")):
         assert page.count(escape(line)) == 1 and picture not in page
+    shown = re.findall('<figure[^>]*><img src="[^"]*" alt="([^"]+)"><figcaption>([^<]+)<', page)
+    assert len(shown) == page.count("<img") == 5 and all(says.startswith(alt) for alt, says in shown)
     assert "scores.png, drawn by" in page and "Nothing here on this machine" not in page
 
 
@@ -242,7 +244,7 @@ def test_the_page_with_campaigns_of_other_seeds(finished, tmp_path, monkeypatch)
     report.main("agentprm report")
     page = (tmp_path / "report.html").read_text()
     assert "Success over seeds" in page and "<td>75.0%</td>" in page.replace(' class="number"', "")
-    assert "agentprm report --seeds DIR DIR" not in page and page.count("drawn by agentprm report --seeds") == 1
+    assert "agentprm report --seeds DIR DIR" not in page and page.count("Drawn by agentprm report --seeds") == 1
     links = {link.partition("#")[0] for link in re.findall('href="([^"]+)"', page)} - {"", "data:,"}
     assert "data/gallery/index.html" in links and all((tmp_path / link).exists() for link in links)
     assert (layout.REPORTS / overview.PAGE).read_bytes() == own
@@ -255,8 +257,9 @@ def stages_left(folder: Path, seed: int, rows: list[dict], table: pa.Table | Non
     (folder / layout.METRICS).mkdir(parents=True, exist_ok=True)
     (folder / "params.yaml").write_text(yaml.safe_dump({**raw, "seed": seed}))
     write_json(rows, folder / layout.ITERATIONS)
-    for number in (0, 1) if table else ():
-        write_table(table.filter(pc.field("iteration") == number), folder / layout.outcomes(number))
+    if table:
+        for number in (0, 1):
+            write_table(table.filter(pc.field("iteration") == number), folder / layout.outcomes(number))
 
 
 @pytest.mark.parametrize("options", [(), ("--campaign", "{campaign}"), ("--seeds", "{campaign}")])
@@ -327,6 +330,8 @@ def everything_shown() -> str:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_in_a_browser(finished, tmp_path, width, scheme):
     """No error on the console, nothing wider than the screen, nothing asked of the network, tables sort."""
+    for name, seconds in (("sft", 12.5), ("rollout@1", 20.0)):
+        write_timing(name, campaign_id(finished[0].as_dict()), {"seconds": seconds, "orchestration": 1.0})
     pages(finished)
     amiss, asked = [], []
     with chromium_page(width, scheme=scheme) as page:
@@ -338,6 +343,8 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
         for path in (*gallery_pages, tmp_path / "show.html", layout.REPORTS / overview.PAGE):
             page.goto(path.resolve().as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            names = page.locator(".bars span").evaluate_all("of => of.filter(one => one.scrollWidth > one.clientWidth)")
+            assert names == [], path  # of PRMs that differ in their last letters, say
             dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
             assert dark == (scheme == "dark")
         button = page.locator("#climb ~ div table th button").first
@@ -345,6 +352,15 @@ def test_pages_in_a_browser(finished, tmp_path, width, scheme):
         button.click()
         first = page.locator("#climb ~ div table tbody tr").first.locator("td").first.inner_text()
         assert first == "1"
+        times = page.locator("#cost ~ div table").first
+        for least in ("12.5", "20.0"):
+            times.locator("th button").nth(1).click()
+            cells = times.locator("td:nth-child(2)").all_inner_texts()
+            assert cells[0] == least and not any(cells[2:-1]) and cells[-1] == "32.5"  # empty ones last, the sum below
+            left = times.evaluate(
+                "table => (table.parentNode.scrollLeft = 60, table.rows[1].cells[0].getBoundingClientRect().left)"
+            )
+            assert 0 <= left < width / 10  # a row's name stays where the others scroll
         sides = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
         heads = page.locator("#climb ~ div table").first.locator("th").evaluate_all(sides)
         assert heads[0] == "right" and heads[1] == "left"  # as the numbers and the texts below them

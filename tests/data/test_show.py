@@ -4,6 +4,7 @@ import dataclasses
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,13 +15,14 @@ from agentprm_core.branches import BRANCHES
 from agentprm_core.datasets import episodes_to_table, games_from_table, games_to_table, read_table, write_table
 from agentprm_core.opinions import Candidate
 from agentprm_core.policy.models import load_checkpoint, save_checkpoint
-from agentprm_core.search.recorded import BACK, ENDED, KEPT, MERGED, Weighed
+from agentprm_core.search.recorded import BACK, CROWDED, ENDED, FATES, KEPT, MERGED, PASSED, WON, Weighed
 from agentprm_core.types import GAMES, LABELS, Episode, Game, Turn
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.alfworld.households import generate_games
 from tasks.commands import show, show_page
 from tasks.report.pages import first_words
 from tasks.report.shown import Branch, Label, Shown, aligned, beside, episode_page, told_apart
+from tasks.report.tree import SAID
 
 GAME = Game("g/1", "alfworld", "unseen", "pick", "put a mug in the cabinet", "(payload)")
 
@@ -97,25 +99,69 @@ def test_labels_visits_and_plays_are_said():
         branches={1: [Branch("take", 0.83, 6, 7.5), Branch("look", 0.5, 1, 2.0)]},
     )
     page = episode_page(GAME, [told], ["PRM 3"])
-    for words in ("label 0.75, 4 visits", "label 0.50, 1 visit<", "0.83", "6 plays, 8 more turns", "1 play"):
+    for words in (
+        "label 0.75, 4 visits, variance 0.010<", "label 0.50, 1 visit<", "0.83",
+        ">6 plays after it, 8 more turns on average<", ">1 play after it, 2 more turns<",
+    ):  # fmt: skip
         assert words in page, words
 
 
-def test_the_tree_of_a_search_names_every_fate():
+def test_the_tree_of_a_search_says_what_was_weighed_and_what_became_of_it():
     played = episode(("a", "go"), ("b", "take"))
     tree = [
-        Weighed(("go",), 3, 0.9, 0.9, KEPT), Weighed(("look",), 1, 0.2, 0.2, MERGED),
-        Weighed(("go", "take"), 2, 0.8, 0.8, KEPT), Weighed(("go", "look"), 2, 0.3, 0.3, BACK),
-        Weighed(("go", "take"), 0, 0.8, 0.8, ENDED),
+        Weighed(("look",), 1, 0.25, 0.2, MERGED), Weighed(("go",), 3, 0.9, 0.9, KEPT),
+        Weighed(("take",), 1, 0.6, 0.5, KEPT),
+        Weighed(("go", "take"), 2, 0.8, 0.8, KEPT), Weighed(("take", "look"), 2, 0.3, 0.3, BACK),
+        Weighed(("go", "take"), 0, 0.8, 0.8, WON), Weighed(("go", "look"), 1, 0.1, 0.1, PASSED),
+        Weighed(("take", "go", "go"), 4, 0.7, 0.7, ENDED),
     ]  # fmt: skip
     page = episode_page(GAME, [shown(played, tree=tree)], ["PRM 3"])
-    assert re.search(r"1 kept,\s+1 merged,\s+1 ended,\s+1 back", page)
-    assert page.count('<circle class="ended on"') == 1 and page.count('<circle class="back"') == 1
+    words = " ".join(re.sub("<[^>]+>", " ", page.partition("The beam search of A")[2]).split())
+    assert words.split(" Turn ")[1:] == [
+        "1 kept → 1. go 3 samples, worth 0.90 Q 0.90 2 others: 1 kept, 1 merged "
+        "kept 2. take 1 sample, worth 0.50 Q 0.60 merged 3. look 1 sample, worth 0.20 Q 0.25",
+        "2 won → 1. take 2 samples, worth 0.80 Q 0.80 2 others: 1 goes back, 1 passed over "
+        "goes back 2. look 2 samples, worth 0.30, after 2. take Q 0.30 "
+        "passed over 3. look 1 sample, worth 0.10, after → 1. go Q 0.10",
+        "3 1 after the played path had ended: 1 ended ended 1. go 4 samples, worth 0.70 Q 0.70",
+    ]
+    for fate in (WON, KEPT, ENDED, MERGED, BACK, PASSED):
+        assert f"{SAID[fate]} ({2 if fate == KEPT else 1})" in words
+    assert SAID[CROWDED] not in words and SAID.keys() == {*FATES}
+    assert "title=" not in page
+
+
+def test_the_documentation_explains_the_marks_as_the_page_does():
+    text = (Path(__file__).parents[2] / "docs/looking.md").read_text()
+    assert [fate for fate, said in SAID.items() if f"| {fate} | {said} |" not in text] == []
+
+
+def test_a_large_tree_is_folded_but_for_the_path_that_was_played():
+    one = [Weighed(("go",), 1, 0.5, 0.5, KEPT), Weighed(("look",), 1, 0.25, 0.25, PASSED)]
+    many = [Weighed((f"take {n}",), 1, 0.25, 0.25, PASSED) for n in range(40)]
+    for tree, attribute in ((one, " open"), (one + many, "")):
+        page = episode_page(GAME, [shown(episode(("a", "go")), tree=tree)], ["PRM 3"])
+        before, details, after = page.partition(f'<details{attribute}><summary class="small">{len(tree) - 1} other')
+        assert details and "→ 1. go" in before and "2. look" in after
+        assert ", worth" not in page
 
 
 def test_short_texts_are_not_folded_and_long_ones_break_at_a_word():
     assert first_words("short") == "short"
     assert first_words("word " * 100).endswith("word …") and len(first_words("x" * 999)) < 170
+
+
+def test_long_reasons_are_folded():
+    turn = Turn("you are here", "go", ("go",), True, "a", reason="because " * 80)
+    page = episode_page(GAME, [shown(Episode(GAME.id, 0, 1, (turn,), True))], ["PRM 3"])
+    assert re.search(r"<summary>(because )+…</summary>", page)
+
+
+def test_the_line_has_its_first_turn_above_the_words_that_name_it_and_its_last():
+    page = episode_page(GAME, [shown(episode(("a", "go"), ("b", "go"), ("c", "go")))], ["PRM 3"])
+    assert 'd="M0.00 75.00L50.00 75.00L100.00 75.00"' in page
+    one = episode_page(GAME, [shown(episode(("a", "go")))], ["PRM 3"])
+    assert one.count("<span>turn 1</span>") == 1 and 'd="M0.00 75.00"' in one
 
 
 def test_names_are_told_apart():
@@ -149,7 +195,7 @@ def test_two_policies_on_one_page(checkpoints, monkeypatch, capsys, tmp_path, se
     page = out.read_text()
     assert str(out) in told
     assert f"A: old, {search}" in page and f"policy, {search}" in page and ">other<" in page
-    assert ("tree of the search" in page) == (search == "beam_2x2")
+    assert ("The beam search of A" in page) == (search == "beam_2x2")
     assert page == out.read_text() and game.id in page
     for name, folder in (("old, " + search, "policy"), ("PRM", "prm"), ("other", "prm")):
         assert re.search(rf'<div class="soft small">[^<]*{name}[^<]*: {checkpoints / folder}</div>', page), name

@@ -6,7 +6,7 @@ import pytest
 
 from agentprm_core.rollout import starts
 from agentprm_core.search.beam import BeamSearch
-from agentprm_core.search.recorded import BACK, CROWDED, ENDED, FATES, KEPT, MERGED, PASSED, Weighed, last_fates
+from agentprm_core.search.recorded import BACK, CROWDED, ENDED, FATES, KEPT, MERGED, PASSED, WON, Weighed, last_fates
 from agentprm_core.worlds import make_world
 from tests.model.test_search import GAMES, prm_of, sampler, scorer
 
@@ -38,7 +38,8 @@ def test_the_path_found_was_kept_at_every_depth(recorded):
         fates = {weighed.path: weighed.fate for weighed in last_fates(told[episode.game_id])}
         actions = tuple(turn.action for turn in episode.turns)
         assert {fates[actions[:depth]] for depth in range(1, len(actions))} <= {KEPT}
-        assert fates[actions] in (KEPT, ENDED)
+        assert fates[actions] == (WON if episode.won else ENDED)
+    assert {episode.won for episode in episodes} == {True, False}
 
 
 def test_every_depth_keeps_at_most_the_width_and_weighs_all_samples(recorded):
