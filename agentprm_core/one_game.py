@@ -219,15 +219,20 @@ class OneGame:
         return next(option for option in found if option.action == command)
 
     def do(self, action: str, reason: str = "", by: str = "policy") -> None:
-        """Play ``action``. Raises ValueError where the game has ended."""
+        """Play ``action``. Raises ValueError where the game has ended, and DataError for a world that breaks the
+        contract; the game then stays where it is."""
         if self.ended:
             raise ValueError(f"{self.game.id} has ended: {self.ended}")
         seen = self.seen
         valid = admits(seen.admissible, action)
         turn = Turn(seen.text, action, seen.admissible, valid, self._world.state_key(), reason)
-        self._before.append((self._world.clone() if self._spec.clones else None, seen))
+        clone = self._world.clone() if self._spec.clones else None
+        reached = (clone or self._world).step(action)
+        if clone:
+            self._world.require_clones(turn.state_key)  # else going back would lead elsewhere
+        self._before.append((self._world if clone else None, seen))
         self.steps.append(Step(turn, self._outlook, by))
-        self.seen = self._world.step(action)
+        self._world, self.seen = clone or self._world, reached
         self._outlook = None
         self._plan = self._plan[1:] if self._plan and self._plan[0].action == action else []
         goes_on = not self.ended

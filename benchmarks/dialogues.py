@@ -7,7 +7,6 @@ Exits with 1 where something is not as recorded, and where the file cannot be re
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -17,13 +16,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from agentprm_core.arguments import OneLineParser
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.dialogues import Report, read_records
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.dialogues", description=(__doc__ or "").split("\n")[0])
+    parser = OneLineParser(prog="python -m benchmarks.dialogues", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--world", required=True, help="a world that has recordings: textcraft, babyai, webshop")
     parser.add_argument("--file", type=Path, required=True, help="of records, a JSON object a line")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")

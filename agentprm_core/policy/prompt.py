@@ -225,8 +225,8 @@ def make_renderer(tokenizer: PreTrainedTokenizerBase, prompt: Prompt = NO_PROMPT
         return Renderer(tokenizer, "plain", (bos,), (), (act,), (end,))
     if not tokenizer.chat_template:
         raise DataError(
-            f"tokenizer {tokenizer.name_or_path!r} has neither the marks {BOS} {ACT} {END} nor a chat template; choose "
-            "another model.source"
+            f"tokenizer {tokenizer.name_or_path!r} has neither the marks {BOS} {ACT} {END} nor a chat template; take "
+            "the model's instruction-tuned version"
         )
     return _chat_renderer(tokenizer, prompt)
 

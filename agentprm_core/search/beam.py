@@ -133,8 +133,7 @@ def _require_clones(*places: _Place) -> bool:
     """True. Raises DataError where a step in a clone of the first world, which led to the second, has changed the
     first, or where a clone of either is in another state."""
     for place in places:
-        place.world.require(place.key, "a clone, or a step in it, changes its world")
-        place.world.clone().require(place.key, "a clone is in another state than its world")
+        place.world.require_clones(place.key)
     return True
 
 

@@ -77,7 +77,9 @@ def world_spec(name: str) -> WorldSpec:
     try:
         found = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise DataError(f"{name!r} cannot be imported: {error}{to_install(error)}") from error
+        unknown = f"{module}.".startswith(f"{error.name}.")  # the module that is asked for, not one that it imports
+        there = "; is the folder that it lies in the current one, or on PYTHONPATH?" if unknown else ""
+        raise DataError(f"{name!r} cannot be imported: {error}{to_install(error) or there}") from error
     except (ImportError, AttributeError) as error:
         raise DataError(f"{name!r} cannot be imported: {error}") from error
     except Exception as error:  # a stranger's module may raise anything while it is read

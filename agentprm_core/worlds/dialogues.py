@@ -50,8 +50,10 @@ def read_records(path: Path) -> list[dict]:
                 if not isinstance(record, dict):
                     raise DataError(f"{path}, line {number}: a {type(record).__name__}, not an object")
                 records.append(record)
-    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read after {len(records)} records: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; name a file of recorded dialogues") from error
+    except (EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read after {len(records)} records: {error}; is the file whole?") from error
     if not records:
         raise DataError(f"{path} has no records")
     return records
@@ -88,4 +90,5 @@ def whole(number: int, record: dict) -> Iterator[None]:
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         missing = f"no {error} in it" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
         where = f"record {number} ({record.get('id', 'without an id')})"
-        raise DataError(f"{where} is damaged, or not of this world: {missing}") from error
+        what = f"{where} is damaged, or not of this world: {missing}"
+        raise DataError(f"{what}; give the whole file of this world's recordings") from error

@@ -74,8 +74,13 @@ class Guarded:
         except (Exception, SystemExit) as error:
             raise self._raised(error, "state_key ") from error
 
-    def require(self, key: str, why: str) -> None:
-        """Raises DataError with ``why`` where its ``state_key`` is another than ``key``."""
+    def require_clones(self, key: str) -> None:
+        """Raises DataError where its ``state_key`` or that of a clone is not ``key``, which it was before a clone of it
+        was made and stepped."""
+        self._require(key, "a clone, or a step in it, changes its world")
+        self.clone()._require(key, "a clone is in another state than its world")
+
+    def _require(self, key: str, why: str) -> None:
         if self.state_key() != key:
             raise self._fault(f"{why}: state_key was {key!r:.80} and is {self.state_key()!r:.80}")
 

@@ -72,7 +72,9 @@ def remedy(params: Params, stage: str, memory_gb: float) -> str:
             break
         if found.memory.total <= memory_gb * 2**30:
             return said
-    smaller = "a smaller model.lora.rank" if getattr(params.model, "lora", None) else "model.lora"
+    if not isinstance(params.model, PublishedModel):
+        return "no smaller pass or cache makes it fit; lower model.width or model.layers, or use a larger machine"
+    smaller = "a smaller model.lora.rank" if params.model.lora else "model.lora"
     change = f"choose a smaller model.source, {smaller}, or compute.parallel with fsdp2"
     return f"no smaller pass or cache makes it fit; {change}"
 

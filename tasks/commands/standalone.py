@@ -36,7 +36,6 @@ _SIZES = {
 }
 """Method → size of :class:`DecodingConfig` → the option that says it."""
 _USED_BY = {
-    "prm": CHOOSING,
     "prior": CHOOSING,
     "temperature": STANDALONE[1:],
     **{
@@ -111,7 +110,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         help=f"{', '.join(STANDALONE)}, or a name as in params.yaml, which has its sizes: best_of_16, beam_4x4, "
         "best_trajectory_of_8 (default %(default)s)",
     )
-    parser.add_argument("--prm", help="the PRM that chooses: checkpoint folder, or shipped:NAME")
+    parser.add_argument("--prm", help="the PRM that chooses in a search: checkpoint folder, or shipped:NAME")
     parser.add_argument(
         "--n", type=at_least(2), default=4, help="of best_of_n and best_trajectory (default %(default)s)"
     )
@@ -140,7 +139,12 @@ def require_server(parser: argparse.ArgumentParser, arguments: argparse.Namespac
 
 def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """The arguments, with ``way``: how is played. What the way of playing does not use is refused."""
-    arguments = parser.parse_args(namespace=argparse.Namespace(**dict.fromkeys(_USED_BY)))
+    arguments = parser.parse_args(namespace=argparse.Namespace(**dict.fromkeys(("method", *_USED_BY))))
+    if arguments.prm and arguments.server:
+        parser.error("--prm: of --policy, and a --server plays without one")
+    if arguments.prm and arguments.method is None:  # who forgets the search would take greedy's figures for the PRM's
+        parser.error(f"--prm: no --method is named; a PRM chooses in {_or(CHOOSING)}, and greedy plays without it")
+    arguments.method = arguments.method or parser.get_default("method")
     given = [name for name in _USED_BY if getattr(arguments, name) is not None]
     for name in {*_USED_BY} - {*given}:
         setattr(arguments, name, parser.get_default(name))
@@ -166,8 +170,7 @@ def _way(parser: argparse.ArgumentParser, arguments: argparse.Namespace, given: 
     for name in given:
         option, used = f"--{name.replace('_', '-')}", _USED_BY[name]
         if method not in used:
-            of = " or ".join(filter(None, (", ".join(used[:-1]), used[-1])))
-            parser.error(f"{option}: of --method {of}, and {method} was asked for")
+            parser.error(f"{option}: of --method {_or(used)}, and {method} was asked for")
         if not isinstance(asked, str) and name in _said_by(asked):
             parser.error(f"{option}: the name {asked.name} says it already")
     if not isinstance(asked, str):
@@ -177,6 +180,10 @@ def _way(parser: argparse.ArgumentParser, arguments: argparse.Namespace, given: 
         return DecodingConfig(method, **sizes)
     except ValueError as error:
         parser.error(f"--method: {error}")
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _said_by(way: DecodingConfig) -> set[str]:

@@ -27,7 +27,11 @@ def test_records_are_read_plain_and_compressed(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("half.xz", lzma.compress(b"x" * 100)[:40], "cannot be read after 0 records: Compressed file ended"),
+        (
+            "half.xz",
+            lzma.compress(b"x" * 100)[:40],
+            "after 0 records: Compressed file ended .*; is the file whole",
+        ),
         ("plain.xz", b"plain", "cannot be read after 0 records"),
         ("bytes.jsonl", b"\xff\xfe", "cannot be read after 0 records: 'utf-8'"),
         ("half.jsonl", b'{"id": "a"}\n{"id": ', "line 2: no JSON"),
@@ -39,8 +43,9 @@ def test_a_damaged_file_is_one_line_that_says_where(tmp_path, name, content, sai
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=f"{name}.*{said}"):
         read_records(tmp_path / name)
-    with pytest.raises(DataError, match="cannot be read"):
-        read_records(tmp_path)
+    for path, said in ((tmp_path, "Is a directory"), (tmp_path / "gone.xz", "No such file or directory")):
+        with pytest.raises(DataError, match=f"^{path} cannot be read: {said}; name a file of recorded dialogues$"):
+            read_records(path)
 
 
 def test_what_differs_is_counted_and_the_first_is_kept_in_full():
@@ -50,7 +55,8 @@ def test_what_differs_is_counted_and_the_first_is_kept_in_full():
     found = tally(RECORDS, compared, lambda record: record["id"] == "a")
     assert found == Report(1, 3, 2, {"id": "a", "step": 0, "action": "go", "expected": 1, "found": 2})
     with pytest.raises(
-        DataError, match=r"record 3 \(without an id\) is damaged, or not of this world: no 'steps' in it"
+        DataError,
+        match=r"record 3 \(without an id\) is damaged, or not of this world: no 'steps' in it; give",
     ):
         tally([*RECORDS, {}], compared, bool)
 

@@ -228,7 +228,11 @@ main()
         (["webshop"], ["regex"], "'webshop' cannot be imported: .*regex.*: pip install regex"),
         (["all_worlds"], ["regex"], "'all_worlds' cannot be imported: .*regex.*: pip install regex"),
         (["babyai"], ["minigrid"], "babyai needs minigrid.*: pip install minigrid==3.2.0 gymnasium==1.4.0"),
-        (["strange:SPEC"], [], "'strange:SPEC' cannot be imported: No module named 'strange'"),
+        (
+            ["strange:SPEC"],
+            [],
+            "'strange:SPEC' cannot be imported: No module named 'strange'; is the folder .*",
+        ),
     ],
 )
 def test_a_world_that_cannot_be_served_says_what_to_install_or_give(asked, missing, said):

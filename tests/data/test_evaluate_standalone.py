@@ -195,7 +195,7 @@ def test_the_names_of_params_yaml_are_the_same_ways_of_playing(checkpoints, caps
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("--prm Q", "--prm: of --method best_of_n, best_trajectory or beam, and greedy was asked for"),
+        ("--prm Q", "--prm: no --method is named; a PRM chooses in best_of_n, best_trajectory or beam, and greedy "),
         ("--method sample --prior 0", "--prior: of --method best_of_n, best_trajectory or beam, and sample was asked"),
         ("--n 4", "--n: of --method best_of_n or best_trajectory, and greedy was asked for"),
         ("--prm Q --method best_of_n --width 4", "--width: of --method beam, and best_of_n was asked for"),
@@ -217,6 +217,14 @@ def test_what_the_way_of_playing_does_not_use_is_refused(capsys, monkeypatch, gi
         standalone.main()
     assert stopped.value.code == 2
     assert capsys.readouterr().err.startswith(f"evaluate: {told}")
+
+
+def test_a_prm_beside_greedy_by_name_changes_nothing(checkpoints, capsys, monkeypatch):
+    """The same command measures each method in turn."""
+    who, games = ("--policy", checkpoints / "policy"), ("--games", checkpoints, "--split", "unseen")
+    plain = said(capsys, monkeypatch, *who, *games)
+    named = said(capsys, monkeypatch, *who, "--prm", checkpoints / "prm", *games, "--method", "greedy")
+    assert {**named, "seconds": 0} == {**plain, "seconds": 0} and named["prm_read"] == 0
 
 
 def test_every_game_is_written(checkpoints, capsys, monkeypatch, tmp_path):
@@ -252,6 +260,7 @@ def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, mon
         ((), "--server needs --model, --speech, --context"),
         (("--model", "m", "--speech", "chat", "--context", "9", "--method", "beam"), "greedy and sample, not beam"),
         (("--policy", "x"), "not allowed with argument --server"),
+        (("--prm", "x", "--method", "greedy"), "--prm: of --policy, and a --server plays without one"),
     ],
 )
 def test_what_a_server_cannot_be_asked(capsys, monkeypatch, arguments, message):

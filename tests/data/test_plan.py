@@ -109,6 +109,8 @@ def test_a_model_that_no_change_makes_fit(monkeypatch, capsys):
     words = ["--profile", "llama3b", "model.source=meta-llama/Llama-3.1-8B-Instruct", "--memory", "16", "--tflops", "9"]
     code, _ = run(monkeypatch, capsys, *words)
     assert "choose a smaller model.source" in code
+    code, _ = run(monkeypatch, capsys, "--profile", "smoke", "--memory", "0.1", "--tflops", "9")
+    assert code.endswith("makes it fit; lower model.width or model.layers, or use a larger machine")
 
 
 def test_the_default_campaign_fits_this_machine(monkeypatch, capsys):

@@ -11,12 +11,15 @@ import pytest
 
 from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.errors import DataError
+from agentprm_core.one_game import Minds, OneGame
 from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import new_prm
 from agentprm_core.rollout import Start, play, starts
 from agentprm_core.search.beam import BeamSearch
 from agentprm_core.search.controls import Random
+from agentprm_core.search.decoding_config import decoding
+from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import Observation
 from agentprm_core.worlds.base import UnsupportedGame
@@ -218,6 +221,25 @@ def test_an_expert_that_raises_ends_demonstrations_with_a_line(attribute, says):
     how = {"world_name": named(attribute), "max_turns": 6, "seed": 0, "knowledge": 1.0}
     with pytest.raises(DataError, match=f"^{re.escape(named(attribute))}, toy/000, {says}"):
         demonstrate(Counting(), GAMES[0], **how)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "says"),
+    [
+        ("RAISES", FAULTS["RAISES"]),
+        ("CLONES_ITSELF", "reset: a clone, or a step in it, changes its world: state_key was "),
+        ("WANDERS", "reset: a clone, or a step in it, changes its world: state_key was "),
+        ("FORGETS", "a clone is in another state than its world: state_key was "),
+    ],
+)
+def test_a_game_that_is_looked_at_stays_where_its_world_breaks_the_contract(attribute, says):
+    settings = PlaySettings(named(attribute), 6, 512, max_action_tokens=8, constrained=True, slots=1, cache_mb=64)
+    game = OneGame(Minds(toy.policy(), None, Search(decoding("greedy"), settings, 1.0)), GAMES[0], decoding("greedy"))
+    with pytest.raises(DataError, match=f"^{re.escape(named(attribute))}, toy/000, .*{says}"):
+        for turn in range(6):
+            before = len(game.steps), game.seen
+            game.do(f"go to cabinet {1 + turn % 2}")
+    assert (len(game.steps), game.seen) == before
 
 
 @pytest.fixture

@@ -59,7 +59,8 @@ def published_game(record: Mapping, pack: Path, split: str) -> Game:
         lines, _, _ = observation.removeprefix(_OPENING).partition(_GOAL)
         game_id = f"textcraft/{record['id']}"
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"TextCraft: no record of a start: {error!r} in {str(record)[:80]!r}") from error
+        what = f"no record of a start: {error!r} in {str(record)[:80]!r}"
+        raise DataError(f"TextCraft: {what}; take the whole of {RECORDS}") from error
     if variant not in VARIANTS:
         raise DataError(f"{game_id}: the variant {variant!r} is not one of {', '.join(VARIANTS)}")
     book = load_book(pack, variant)

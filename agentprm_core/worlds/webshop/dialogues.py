@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from agentprm_core.errors import DataError
 from agentprm_core.worlds.dialogues import Compared, Report, tally, whole
 from agentprm_core.worlds.webshop.analysis import STOP_WORDS
 from agentprm_core.worlds.webshop.catalogue import PUBLISHED, Catalogue, catalogue
@@ -39,7 +38,7 @@ def check(records: Sequence[dict]) -> Report:
 
     def compared(record: dict) -> Iterator[Compared]:
         if record["kind"] not in checks:
-            raise DataError(f"webshop: a record of kind {record['kind']!r}; there are {', '.join(checks)}")
+            raise ValueError(f"its kind is {record['kind']!r}, and there are {', '.join(checks)}")
         return checks[record["kind"]](record)
 
     return tally(records, compared, lambda record: record["kind"] in ("dialogue", "published"))
