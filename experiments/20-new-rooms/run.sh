@@ -22,6 +22,13 @@ THEN=$both sh experiments/run rooms-memory-2 $rooms seed=2 compute.threads=1 cri
 # The same with 24,000 rollouts and 6,000 searches in an iteration, of more games: the control of a larger policy on a GPU.
 THEN=$both sh experiments/run rooms-rollouts-2 $rooms seed=2 compute.threads=1 critic.require=nothing games.published.generated=3199 \
   games.published.mixed=10000 games.train=16000 rollout.games=8000 rollout.episodes_per_game=3 method.games=6000 -- policy@1
+# And from an expert that knows where things lie.
+beams='for world in alfworld alfworld-training; do python -m tasks.evaluate --policy data/checkpoints/policy/1 \
+--prm data/checkpoints/prm/1 --world $world --games data/games --split unseen --method beam_4x4 --json; done'
+THEN="$both
+$beams" sh experiments/run rooms-knowing-rollouts-2 $rooms seed=2 compute.threads=1 critic.require=nothing games.published.generated=3199 \
+  games.published.mixed=10000 games.train=16000 rollout.games=8000 rollout.episodes_per_game=3 method.games=6000 demos.knowledge=1.0 \
+  critic.epochs=0.25 -- policy@1
 # What the policy owes to the PRM there: from one π₀ three iterations under the PRM, and three under the policy's own likelihood.
 loops=.scratch/experiments/rooms-loops
 keep() { # NAME: a command that keeps what was played, with parameters beside it
