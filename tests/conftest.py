@@ -22,6 +22,7 @@ _GIT = {"commit.gpgSign": "false", "core.hooksPath": os.devnull, "core.autocrlf"
 for _number, (_key, _value) in enumerate(_GIT.items()):
     os.environ |= {f"GIT_CONFIG_KEY_{_number}": _key, f"GIT_CONFIG_VALUE_{_number}": _value}
 os.environ["GIT_CONFIG_COUNT"] = str(len(_GIT))
+os.environ["DVC_NO_ANALYTICS"] = "true"  # `dvc init` would leave a process behind, in the test's folder
 
 PUBLISHED = os.environ.get("ALFWORLD_DATA")
 """Read before any test imports alfworld, which sets it to a folder of its own."""
