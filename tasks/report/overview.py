@@ -359,8 +359,11 @@ def _picture(path: Path, drawn: str) -> dict:
 
 def _table(head: Sequence[str], body: Sequence[Sequence[Cell]], foot: Sequence[Sequence[Cell]] = ()) -> dict:
     """``foot``: lines that stay below when the table is sorted."""
-    filled = ([["" if cell is None else cell for cell in line] for line in lines] for lines in (body, foot))
-    return dict(zip(("head", "body", "foot"), (head, *filled), strict=True))
+    return {"head": head, "body": _filled(body), "foot": _filled(foot)}
+
+
+def _filled(lines: Sequence[Sequence[Cell]]) -> list[list]:
+    return [["" if cell is None else cell for cell in line] for line in lines]
 
 
 def _interval(of: Mapping) -> str:
