@@ -1,6 +1,6 @@
 """The tree of a beam search in words: turn by turn, what was weighed, what it scored and what became of it.
 
-A drawing of it has no room for the actions, so what follows what is said by number.
+A drawing has no room for the actions. So each action is a line, which names the action before it by its number.
 """
 
 from __future__ import annotations
