@@ -149,7 +149,7 @@ class Given:
 
     def _player(self, folder: Path, kind: str = "policy") -> Checkpoint:
         dtype = playing_dtype(self.hardware.precision)
-        return load_checkpoint(folder, kind=kind, device=self.device, dtype=dtype)
+        return load_checkpoint(folder, plays=True, kind=kind, device=self.device, dtype=dtype)
 
 
 @dataclass(frozen=True)
