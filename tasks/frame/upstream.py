@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -50,7 +51,10 @@ def _told(name: str, stage: Mapping) -> dict | None:
 
 
 def _locked() -> dict[str, dict]:
-    if not LOCK.exists():
-        return {}
+    return _read(LOCK.read_text()) if LOCK.exists() else {}
+
+
+@lru_cache(maxsize=1)  # of a whole campaign it takes a quarter of a second, and a stage asks for each of its deps
+def _read(lock: str) -> dict[str, dict]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(LOCK.read_text(), loader).get("stages", {})
+    return yaml.load(lock, loader).get("stages", {})
