@@ -195,6 +195,7 @@ def test_a_world_leaves_the_size_of_a_language_model_alone(project, world):
 def test_what_is_written_looks_as_before(project):
     apply(["smoke", "seed=2"], project)
     before, after = (ROOT / PARAMS).read_text().splitlines(), (project / PARAMS).read_text().splitlines()
+    before = [line for line in before if not line.startswith('  "3":')]  # smoke has two iterations
     assert len(before) == len(after) and before != after
     for old, new in zip(before, after):
         _, space, comment = old.partition(" #")
