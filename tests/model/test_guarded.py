@@ -62,6 +62,11 @@ class PaysNothing(Counting):
         return super().step(command)._replace(reward=None)
 
 
+class PaysText(Counting):
+    def step(self, command: str) -> Observation:
+        return super().step(command)._replace(reward="1")
+
+
 class RaisesAtReset(Counting):
     def reset(self, game: Game) -> Observation:
         raise KeyError("no such level")
@@ -110,9 +115,9 @@ class Keyless(Counting):
         raise AttributeError("key")
 
 
-RAISES, PAYS, PAYS_NAN, PAYS_NOTHING, RAISES_AT_RESET, LEAVES, REFUSES, KEYLESS = (
+RAISES, PAYS, PAYS_NAN, PAYS_NOTHING, PAYS_TEXT, RAISES_AT_RESET, LEAVES, REFUSES, KEYLESS = (
     replace(toy.TOY, make=make)
-    for make in (Raises, Pays, PaysNan, PaysNothing, RaisesAtReset, Leaves, Refuses, Keyless)
+    for make in (Raises, Pays, PaysNan, PaysNothing, PaysText, RaisesAtReset, Leaves, Refuses, Keyless)
 )
 CLONES_ITSELF, FORGETS, CANNOT_CLONE, WANDERS = (
     replace(toy.TOY, make=make) for make in (ClonesItself, Forgets, CannotClone, Wanders)
@@ -162,7 +167,8 @@ FAULTS = {
     "RAISES": r"step 2 \('.+'\): raised ZeroDivisionError: division by zero" + HERE,
     "PAYS": r"step 2 \('.+'\): the reward 7\.0 is not in \[0, 1\]",
     "PAYS_NAN": r"step 1 \('.+'\): the reward nan is not in \[0, 1\]",
-    "PAYS_NOTHING": r"step 1 \('.+'\): raised TypeError: .+",
+    "PAYS_NOTHING": r"step 1 \('.+'\): the reward None is not in \[0, 1\]",
+    "PAYS_TEXT": r"step 1 \('.+'\): the reward '1' is not in \[0, 1\]",
     "RAISES_AT_RESET": r"reset: raised KeyError: 'no such level'" + HERE,
     "LEAVES": r"step 1 \('.+'\): raised SystemExit: bye" + HERE,
     "KEYLESS": r"reset: state_key raised AttributeError: key" + HERE,
