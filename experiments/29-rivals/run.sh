@@ -40,6 +40,7 @@ for seed in ${SEEDS:-1}; do
   one rft_many_games rft rollout.games=7200 rollout.episodes_per_game=1
   one rft_few_games rft rollout.games=450 rollout.episodes_per_game=16
   one preferences online_dpo $groups # paper A's update, from the search's rollouts and PRM
+  one preferences_winner online_dpo $groups method.preference=winner
   # Preferences by PRM 1 of 3,600 games with one rollout each, and by its placebo. The same PRM 1 for GiGPO, where a state came once.
   prm=$kept/prms/$seed
   also="rm -rf $prm && mkdir -p $kept/prms && cp -rL data/checkpoints/prm/1 $prm" one preferences_many_games online_dpo
