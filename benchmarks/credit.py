@@ -1,11 +1,12 @@
 """How true are the labels, and which action do they put first? Monte Carlo by either key and branching, at their costs.
 
 The policy is a script with a known error: on generated ALFWorld households it does what the text expert would, and with
-chance ``NOISE`` a random admissible command instead. It is a function of the history, so the truth of a (s,a) can be
+chance ``--noise`` a random admissible command instead. It is a function of the history, so the truth of a (s,a) can be
 measured to any precision: many plays on from exactly there. States are drawn among those where the episodes tried at
 least two actions, since ordering actions is what a process reward model is for.
 
     python -m benchmarks.credit --json
+    python -m benchmarks.credit --noise 0.85 --resets --json    # a policy that rarely wins, put on the expert's way
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import json
 import random
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import polars as pl
 
-from agentprm_core.arguments import any_seed, count
+from agentprm_core.arguments import any_seed, count, share
 from agentprm_core.credit.branching import BranchPoint, History, branching_q
 from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import coverage_of_keys, monte_carlo_q
@@ -31,7 +33,7 @@ from agentprm_core.worlds import Observation, World, make_world
 from agentprm_core.worlds.alfworld.expert import Expert, NothingLeft
 from agentprm_core.worlds.alfworld.households import generate_games
 
-NOISE, MAX_TURNS, GAMMA, OUTCOME = 0.6, 30, 0.95, "signed"
+MAX_TURNS, GAMMA, OUTCOME = 30, 0.95, "signed"
 TRIED, GAP = 4, 0.1
 """Actions judged at a state, and the difference of true Q̂ from which a pair of them counts."""
 
@@ -39,8 +41,9 @@ TRIED, GAP = 4, 0.1
 class Scripted:
     """The noisy expert, one episode."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, noise: float) -> None:
         self._rng, self._expert, self._done = random.Random(seed), Expert(), None
+        self._noise = noise
 
     def follow(self, turns: Sequence[Turn]) -> None:
         """Remember a history that was played."""
@@ -48,9 +51,11 @@ class Scripted:
             self._wish(Observation(turn.observation, turn.admissible))
             self._done = turn.action
 
-    def act(self, seen: Observation) -> str:
+    def act(self, seen: Observation, *, errs: bool = True) -> str:
+        """The next action; one that the expert wants, if the policy does not err here."""
         wish, admissible = self._wish(seen), seen.admissible
-        self._done = wish if wish in admissible and self._rng.random() >= NOISE else self._rng.choice(admissible)
+        follows = wish in admissible and (not errs or self._rng.random() >= self._noise)
+        self._done = wish if follows and wish is not None else self._rng.choice(admissible)
         return self._done
 
     def _wish(self, seen: Observation) -> str | None:
@@ -60,20 +65,27 @@ class Scripted:
             return None
 
 
-def play(world: World, game: Game, index: int) -> Episode:
-    seen, turns, policy = world.reset(game), [], Scripted(index)
+def play(world: World, game: Game, index: int, noise: float, start: int = 0) -> Episode:
+    """An episode whose first ``start`` actions are the expert's own."""
+    seen, turns, policy = world.reset(game), [], Scripted(index, noise)
     while not seen.done and len(turns) < MAX_TURNS:
-        action = policy.act(seen)
+        action = policy.act(seen, errs=len(turns) >= start)
         turns.append(Turn(seen.text, action, seen.admissible, True, world.state_key()))
         seen = world.step(action)
-    return Episode(game.id, index, index, tuple(turns), seen.done)
+    return Episode(game.id, index, index, tuple(turns), seen.done, start=min(start, len(turns)))
 
 
-def play_on(histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[bool, int]]:
+def starts(world: World, game: Game, episodes: int, seed: int) -> list[int]:
+    """How many of the expert's actions come before each episode: drawn evenly among those that it needs."""
+    needed, rng = play(world, game, 0, noise=0.0).length, random.Random(f"{seed}/{game.id}")
+    return [rng.randrange(needed) for _ in range(episodes)]
+
+
+def play_on(histories: Sequence[History], seeds: Sequence[int], *, noise: float) -> list[tuple[bool, int]]:
     """The scripted policy as a ``PlayFrom``."""
     answers, world = [], make_world("alfworld")
     for history, drawn in zip(histories, seeds):
-        policy, seen, steps = Scripted(drawn), history.observation, 0
+        policy, seen, steps = Scripted(drawn, noise), history.observation, 0
         world.reset(history.game)
         for turn in history.turns:
             world.step(turn.action)
@@ -86,10 +98,10 @@ def play_on(histories: Sequence[History], seeds: Sequence[int]) -> list[tuple[bo
 
 
 def judged(episodes: Sequence[Episode], states: int, seed: int) -> list[list[tuple[int, int]]]:
-    """(episode, turn) of the first doing of up to ``TRIED`` actions at each of ``states`` world states."""
+    """(episode, turn) of the policy's first doing of up to ``TRIED`` actions at each of ``states`` world states."""
     first: dict[str, dict[str, tuple[int, int]]] = {}
     for e, episode in enumerate(episodes):
-        for t, turn in enumerate(episode.turns):
+        for t, turn in list(enumerate(episode.turns))[episode.start :]:
             first.setdefault(turn.state_key, {}).setdefault(turn.action, (e, t))
     several = [list(actions.values()) for actions in first.values() if len(actions) > 1]
     return [actions[:TRIED] for actions in random.Random(seed).sample(several, min(states, len(several)))]
@@ -138,28 +150,37 @@ def compare(q: np.ndarray, truth: np.ndarray, groups: list[list[tuple[int, int]]
     }
 
 
-def measure(games: int, episodes_a_game: int, states: int, truth_rollouts: int, seed: int) -> dict:
+def measure(
+    games: int, episodes_a_game: int, states: int, truth_rollouts: int, seed: int, noise: float, resets: bool
+) -> dict:
     started = time.perf_counter()
     homes = {game.id: game for game in generate_games(games, seed, "train")}
-    world = make_world("alfworld")
-    episodes = [play(world, homes[name], i) for name in sorted(homes) for i in range(episodes_a_game)]
+    world, play_from = make_world("alfworld"), partial(play_on, noise=noise)
+    episodes = [
+        play(world, homes[name], i, noise, start)
+        for name in sorted(homes)
+        for i, start in enumerate(
+            starts(world, homes[name], episodes_a_game, seed) if resets else [0] * episodes_a_game
+        )
+    ]
     turns = turns_from_table(episodes_to_table(episodes, iteration=0, method="scripted", policy=""))
     groups = judged(episodes, states, seed)
     row = turns.starts_E[[e for group in groups for e, _ in group]] + [t for group in groups for _, t in group]
     at = points(episodes, homes, groups)
     options = dict(gamma=GAMMA, outcome=OUTCOME)
-    truth = branching_q(at, play_on, rollouts=truth_rollouts, seed=seed + 1, **options)
+    truth = branching_q(at, play_from, rollouts=truth_rollouts, seed=seed + 1, **options)
     found = {}
     for key in ("history", "state"):
         q = monte_carlo_q(turns, visit_key=key, side_N=np.zeros(len(turns.turn_N), bool), **options).q_N
         found[f"monte_carlo_{key}"] = compare(q[row], truth.q_P, groups, 1)
     for rollouts in (1, 4, 16):
-        played = branching_q(at, play_on, rollouts=rollouts, seed=seed + 2, **options)
+        played = branching_q(at, play_from, rollouts=rollouts, seed=seed + 2, **options)
         cost = 1 + played.played_P.sum() / len(at)
         found[f"branching_{rollouts}"] = compare(played.q_P, truth.q_P, groups, cost)
     return {
         "estimators": found,
         "noise_of_truth": round(float(np.sqrt((truth.variance_P / truth.visits_P).mean())), 4),
+        "spread_of_truth": round(float(truth.q_P.std()), 4),
         "games": games,
         "episodes": len(episodes),
         "turns": len(turns.turn_N),
@@ -189,10 +210,12 @@ def main() -> None:
     parser.add_argument("--episodes", type=count, default=16, help="a game")
     parser.add_argument("--states", type=count, default=300)
     parser.add_argument("--truth", type=count, default=128, help="rollouts behind the truth of each action")
+    parser.add_argument("--noise", type=share, default=0.6, help="chance of a random command in place of the expert's")
+    parser.add_argument("--resets", action="store_true", help="episodes start somewhere on the expert's way")
     parser.add_argument("--seed", type=any_seed, default=0)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     given = parser.parse_args()
-    report = measure(given.games, given.episodes, given.states, given.truth, given.seed)
+    report = measure(given.games, given.episodes, given.states, given.truth, given.seed, given.noise, given.resets)
     if not given.json:
         with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
             print(pl.DataFrame([{"estimator": name} | row for name, row in report["estimators"].items()]))
