@@ -12,15 +12,15 @@ for seed in 1 2 3; do
     method.search=beam_1x16_by_untrained_likelihood -- policy@3
   THEN=$both sh experiments/run rooms-control-$seed seed=$seed env.world=alfworld-remembering $sizes -- policy@3
 done
-# Two more seeds, as far as π₂ and π₁; and what PRM 1 adds to Best-of-16 of π₀.
+# Two more seeds, and what PRM 1 adds to Best-of-16 of π₀.
 adds='for split in seen unseen; do for way in best_of_16 best_of_16_by_untrained_likelihood; do case $way in *_by_*) prm= ;; *) prm="--prm data/checkpoints/prm/1" ;; esac
 python -m tasks.evaluate --policy data/checkpoints/policy/0 $prm --world alfworld --games data/games --split $split --method $way --json
 done; done'
 for seed in 4 5; do
   THEN="$both
-$adds" sh experiments/run rooms-own-play-$seed seed=$seed env.world=alfworld-training $sizes -- policy@$((6 - seed))
+$adds" sh experiments/run rooms-own-play-$seed seed=$seed env.world=alfworld-training $sizes -- policy@3
   THEN=$both sh experiments/run rooms-by-likelihood-$seed seed=$seed env.world=alfworld-training $sizes \
-    method.search=beam_1x16_by_untrained_likelihood -- policy@1
+    method.search=beam_1x16_by_untrained_likelihood -- policy@3
 done
 longer="python -m benchmarks.updates --campaign . --keep data/updates --arms demonstrations --all --steps 2520 --json"
 THEN=$longer sh experiments/run rooms-longer env.world=alfworld-training $sizes -- policy@3
