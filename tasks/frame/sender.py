@@ -169,9 +169,8 @@ def prepare() -> None:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(TIMEOUT))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true")
-    # else a database has a transaction for every few spans, and the queue drops what it has no room for
-    os.environ.setdefault("MLFLOW_ASYNC_TRACE_LOGGING_MAX_SPAN_BATCH_SIZE", "100000")
-    os.environ.setdefault("MLFLOW_ASYNC_TRACE_LOGGING_MAX_WORKERS", "1")  # SQLite has one writer
+    # this process is beside the stage already, and to flush MLflow's own queue takes a second each time
+    os.environ.setdefault("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
     import mlflow  # noqa: F401  (its import sets the levels of its loggers)
 
     for name in ("alembic", "mlflow", "mlflow.store.db.utils", "urllib3"):

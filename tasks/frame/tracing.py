@@ -83,7 +83,6 @@ def log_traces(store: Store, *, traces: Sequence[Mapping], prms: Sequence[str]) 
                 mlflow.log_feedback(trace_id=root.trace_id, name=f"mean_{name}", value=round(mean, 4), source=judge)
             for number, turn in enumerate(one["turns"], start=1):
                 _span(mlflow, root.trace_id, number, turn, judges)
-    mlflow.flush_trace_async_logging()
     return len(traces)
 
 

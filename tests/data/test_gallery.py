@@ -283,7 +283,7 @@ def test_the_page_is_written_again(finished, tmp_path, monkeypatch, options):
 def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    monkeypatch.setenv("MLFLOW_ASYNC_TRACE_LOGGING_MAX_SPAN_BATCH_SIZE", "100000")  # as the sender has it
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")  # as the sender has it
     turns = tuple(Turn(f"seen {t}", "look", ("look", "go"), True, f"s{t}") for t in range(2))
     told = [(Candidate("look", 0.75, (0.25,), True), Candidate("go", 0.25, (0.5,), False)) for _ in turns]
     games = [Game(name, "alfworld", "unseen", "pick", "put a mug", "") for name in ("a", "b")]
@@ -293,8 +293,7 @@ def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
     client, experiment = connect()
     store = SimpleNamespace(experiment=experiment, runs={"stage": "r"})
     as_json = json.loads(json.dumps(traces(games, shown, {"a": "gained"})))
-    for half in (as_json[:3], as_json[3:]):  # as where a stage before left some
-        assert log_traces(store, traces=half, prms=["PRM 3"]) == len(half)  # pyright: ignore[reportArgumentType]
+    assert log_traces(store, traces=as_json, prms=["PRM 3"]) == 4  # pyright: ignore[reportArgumentType]
     found = client.search_traces(locations=[experiment])
     sessions = sorted((t.info.trace_metadata["mlflow.trace.session"], t.info.tags["policy"]) for t in found)
     assert sessions == [("a", "policy 0"), ("a", "policy 3"), ("b", "policy 0"), ("b", "policy 3")]
