@@ -52,10 +52,12 @@ class Scripted:
             self._done = turn.action
 
     def act(self, seen: Observation, *, errs: bool = True) -> str:
-        """The next action; one that the expert wants, if the policy does not err here."""
+        """The next action. Where it never ``errs`` it is the expert's, if that is admissible."""
         wish, admissible = self._wish(seen), seen.admissible
-        follows = wish in admissible and (not errs or self._rng.random() >= self._noise)
-        self._done = wish if follows and wish is not None else self._rng.choice(admissible)
+        if wish in admissible and not (errs and self._rng.random() < self._noise):
+            self._done = wish
+        else:
+            self._done = self._rng.choice(admissible)
         return self._done
 
     def _wish(self, seen: Observation) -> str | None:
@@ -72,7 +74,7 @@ def play(world: World, game: Game, index: int, noise: float, start: int = 0) -> 
         action = policy.act(seen, errs=len(turns) >= start)
         turns.append(Turn(seen.text, action, seen.admissible, True, world.state_key()))
         seen = world.step(action)
-    return Episode(game.id, index, index, tuple(turns), seen.done, start=min(start, len(turns)))
+    return Episode(game.id, index, index, tuple(turns), seen.done, start=start)
 
 
 def starts(world: World, game: Game, episodes: int, seed: int) -> list[int]:
@@ -101,7 +103,8 @@ def judged(episodes: Sequence[Episode], states: int, seed: int) -> list[list[tup
     """(episode, turn) of the policy's first doing of up to ``TRIED`` actions at each of ``states`` world states."""
     first: dict[str, dict[str, tuple[int, int]]] = {}
     for e, episode in enumerate(episodes):
-        for t, turn in list(enumerate(episode.turns))[episode.start :]:
+        for t in range(episode.start, episode.length):
+            turn = episode.turns[t]
             first.setdefault(turn.state_key, {}).setdefault(turn.action, (e, t))
     several = [list(actions.values()) for actions in first.values() if len(actions) > 1]
     return [actions[:TRIED] for actions in random.Random(seed).sample(several, min(states, len(several)))]
@@ -156,13 +159,10 @@ def measure(
     started = time.perf_counter()
     homes = {game.id: game for game in generate_games(games, seed, "train")}
     world, play_from = make_world("alfworld"), partial(play_on, noise=noise)
-    episodes = [
-        play(world, homes[name], i, noise, start)
-        for name in sorted(homes)
-        for i, start in enumerate(
-            starts(world, homes[name], episodes_a_game, seed) if resets else [0] * episodes_a_game
-        )
-    ]
+    episodes = []
+    for name in sorted(homes):
+        begun = starts(world, homes[name], episodes_a_game, seed) if resets else [0] * episodes_a_game
+        episodes += [play(world, homes[name], i, noise, start) for i, start in enumerate(begun)]
     turns = turns_from_table(episodes_to_table(episodes, iteration=0, method="scripted", policy=""))
     groups = judged(episodes, states, seed)
     row = turns.starts_E[[e for group in groups for e, _ in group]] + [t for group in groups for _, t in group]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from numbers import Real
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -46,6 +47,11 @@ class Observation(NamedTuple):  # made at every turn, in half of a frozen datacl
     """What the episode has earned so far, in [0, 1]: the total, not what the step earned."""
     done: bool = False
     """Whether the episode is over, with success or without. Stepping further is the caller's mistake."""
+
+
+def is_reward(value: object) -> bool:
+    """Whether it is a number in [0, 1]."""
+    return isinstance(value, Real) and not value < 0 and bool(value <= 1)  # numpy's numbers are Real, too
 
 
 def admits(admissible: tuple[str, ...], command: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from agentprm_core.types import Game
-from agentprm_core.worlds.base import OPEN, Expert, NothingLeft, Observation, World, WorldSpec, admits
+from agentprm_core.worlds.base import OPEN, Expert, NothingLeft, Observation, World, WorldSpec, admits, is_reward
 from agentprm_core.worlds.raised import said_of
 from agentprm_core.worlds.replay import Replayed
 
@@ -149,8 +149,7 @@ def _look(walk: Walk, faults: Faults) -> None:
     in_order = list(listed) == sorted(set(listed))
     faults.expect(in_order, "observations", f"{where}: admissible must be sorted, each once: {listed!r:.80}")
     faults.expect(isinstance(seen.done, bool), "observations", f"{where}: done is {seen.done!r}, not a bool")
-    right = isinstance(seen.reward, float | int) and 0 <= seen.reward <= 1
-    faults.expect(right, "rewards", f"{where}: the reward {seen.reward!r} is not in [0, 1]")
+    faults.expect(is_reward(seen.reward), "rewards", f"{where}: the reward {seen.reward!r} is not in [0, 1]")
     key = walk.keys[-1]
     faults.expect(isinstance(key, str), "keys_sound", f"{where}: state_key is {key!r}, not a string")
 

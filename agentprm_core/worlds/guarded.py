@@ -7,7 +7,7 @@ from typing import Self
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import Observation, World
+from agentprm_core.worlds.base import Observation, World, is_reward
 from agentprm_core.worlds.raised import said_of
 
 
@@ -29,7 +29,7 @@ class Guarded:
         self._game_id, self._steps = game.id, 0
         try:
             seen = self._world.reset(game)
-            sound = _is_sound(seen.reward)
+            sound = is_reward(seen.reward)
         except EXPECTED:
             raise
         except (Exception, SystemExit) as error:  # a stranger's world may raise anything
@@ -43,7 +43,7 @@ class Guarded:
         self._command = command
         try:
             seen = self._world.step(command)
-            sound = _is_sound(seen.reward)
+            sound = is_reward(seen.reward)
         except EXPECTED:
             raise
         except (Exception, SystemExit) as error:
@@ -93,10 +93,3 @@ class Guarded:
     def _fault(self, what: str) -> DataError:
         where = f"step {self._steps} ({self._command!r})" if self._steps else "reset"
         return DataError(f"{self._name}, {self._game_id}, {where}: {what}; run agentprm check-world {self._name}")
-
-
-def _is_sound(reward: float) -> bool:
-    try:
-        return 0 <= reward <= 1
-    except TypeError:  # a text, or nothing
-        return False

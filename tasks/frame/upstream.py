@@ -51,10 +51,10 @@ def _told(name: str, stage: Mapping) -> dict | None:
 
 
 def _locked() -> dict[str, dict]:
-    return _read(LOCK.read_text()) if LOCK.exists() else {}
+    return _stages(LOCK.read_text()) if LOCK.exists() else {}
 
 
-@lru_cache(maxsize=1)  # of a whole campaign it takes a quarter of a second, and a stage asks for each of its deps
-def _read(lock: str) -> dict[str, dict]:
+@lru_cache(maxsize=1)  # a whole campaign's takes a quarter of a second, and a stage asks for each of its deps
+def _stages(lock: str) -> dict[str, dict]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return yaml.load(lock, loader).get("stages", {})
