@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LEVELS = ("turn", "token")
+KEEPS = ("all", "undecided")
 HEAD = "value_head"
 """The name of the critic's head in the model, while it is trained."""
 
@@ -62,6 +63,9 @@ class GradientSettings(TrainSettings):
     """c: weight of the critic's loss; above 0 the model has a head named :data:`HEAD`."""
     refresh_every: int = 0
     """Optimizer steps between fresh rollouts; 0: none."""
+    keeps: str = "all"
+    """``undecided``: only episodes with an advantage are read, where there are some. The others have no gradient where
+    there is neither a KL nor a critic."""
     fresh: str = ""
     """What decides fresh rollouts beside the weights, in any words: other words are another run."""
 
@@ -69,6 +73,10 @@ class GradientSettings(TrainSettings):
         super().__post_init__()
         if self.level not in LEVELS:
             raise ValueError(f"level: {self.level!r} is not one of {', '.join(LEVELS)}")
+        if self.keeps not in KEEPS:
+            raise ValueError(f"keeps: {self.keeps!r} is not one of {', '.join(KEEPS)}")
+        if self.keeps == "undecided" and (self.beta or self.value_weight):
+            raise ValueError("keeps: undecided leaves out what a KL (beta) or a critic (value_weight) learns from")
         if self.refresh_every and self.save_every % self.refresh_every:
             raise ValueError(
                 f"save_every {self.save_every} must be a multiple of refresh_every {self.refresh_every}: a resumed run "
@@ -118,14 +126,16 @@ def train_policy_gradient(
     Returns:
         The model, and :func:`agentprm_core.training.trainer.fit`'s metrics; the curve also has ``kl`` (nats a turn),
         ``clipped`` (share of the ratios), and with a critic ``value_loss``. With ``fresh`` also ``refreshed``: of each
-        time the step, ``episodes``, ``turns``, ``success`` and the figures of what was played.
+        time the step, ``episodes``, ``turns``, ``success``, how many episodes were ``read``, and what
+        ``experience`` says of itself.
 
     Raises:
         ValueError: no episodes, not one advantage a turn, nothing trainable.
         DataError: an episode longer than the context.
     """
     writer = RowWriter(policy, settings.level, decoding)
-    trainer = GradientTrainer(policy.model, writer.rows(experience), settings, scratch, writer.choices)
+    rows = _kept(writer.rows(experience), settings)
+    trainer = GradientTrainer(policy.model, rows, settings, scratch, writer.choices)
     trainer.play_with(writer, fresh)
     metrics = fit(trainer)
     if fresh is not None:
@@ -225,7 +235,7 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
         settings, writer, fresh = self.settings, self._writer, self._fresh
         assert writer is not None and fresh is not None  # who else set refresh_every
         experience = fresh(time, self.scratch / f"fresh-{self.run}-{time:05}")
-        rows = writer.rows(experience)
+        rows = _kept(writer.rows(experience), settings)
         self._rows, self._time = with_old(self.model, rows, settings.batch_tokens, self._choices.logits), time
         self._fresh_plan = BatchPlan(
             [len(row) for row in rows],
@@ -239,6 +249,7 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
             "episodes": len(episodes),
             "turns": sum(episode.length - episode.start for episode in episodes),
             "success": sum(episode.won for episode in episodes) / len(episodes),
+            "read": len(rows),
             **experience.figures,
         }
         self.log.append({"step": self.step, "fresh": said})
@@ -256,6 +267,11 @@ class GradientTrainer(EpisodeTrainer[GradientSettings]):
             return ReferredBatch(**(vars(referred) | {"reference": old_P}))
         nowhere = torch.zeros(0, dtype=torch.long, device=old_P.device)
         return ReferredBatch(**vars(batch), reference=old_P, measured=nowhere, reference_logits=old_P.new_zeros(0, 1))
+
+
+def _kept(rows: list[Row[GradientColumns]], settings: GradientSettings) -> list[Row[GradientColumns]]:
+    told = [row for row in rows if settings.keeps == "all" or row.columns.advantage.any()]
+    return told or rows
 
 
 def gradient_objective(

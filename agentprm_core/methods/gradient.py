@@ -87,6 +87,8 @@ class Rule:
     """Weight of the KL to π_{i−1}."""
     value_weight: float = 0.0
     """Of the critic's loss."""
+    keeps: str = "all"
+    """``undecided``: only episodes with an advantage are read."""
 
 
 def turns_of(given: Given) -> Turns:
@@ -151,6 +153,7 @@ def gradient_settings(config: ClippedConfig, given: Given, rule: Rule, alone: bo
         clip=config.clip,
         level=rule.level,
         value_weight=rule.value_weight,
+        keeps=rule.keeps,
         refresh_every=every,
         fresh=digest(*decides) if every else "",
     )

@@ -7,13 +7,15 @@ nearly always won or lost counts for little. No PRM takes part.
 **How it updates.** PPO's clipped objective, with the ratio of each token, several passes over one set of rollouts and
 then fresh ones (``refresh``). There is no KL to any policy.
 
-Departs from the paper in that the clip is the only limit on a step (the paper also leaves out episodes whose advantage
-is near 0, to save time), and that with ``refresh: null`` the first policy is kept as a second set of weights.
+The paper leaves out episodes whose advantage is near 0, to save time; ``keeps: undecided`` leaves out those that have
+none. Departs from the paper in that the clip is the only limit on a step, and that with ``refresh: null`` the first
+policy is kept as a second set of weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from agentprm_core.credit.group import loop_advantages
 from agentprm_core.methods.base import Collected, Given, Updated
@@ -24,6 +26,10 @@ from agentprm_core.methods.gradient import ClippedConfig, Rule, by_outcomes, col
 class Config(ClippedConfig):
     """Parameters of ``method.name: loop``."""
 
+    keeps: Literal["all", "undecided"]
+    """``all``: every episode is read. ``undecided``: those of games that were both won and lost. The others have no
+    gradient, and a step of as many tokens learns more without them."""
+
 
 def collect(config: Config, given: Given) -> Collected:
     """Rows of ADVANTAGES."""
@@ -33,4 +39,4 @@ def collect(config: Config, given: Given) -> Collected:
 
 def update(config: Config, given: Given) -> Updated:
     """The clipped update."""
-    return follow(config, given, Rule(by_outcomes(loop_advantages), level="token"))
+    return follow(config, given, Rule(by_outcomes(loop_advantages), level="token", keeps=config.keeps))

@@ -15,6 +15,10 @@ done
 dpo="chat online_dpo model.source=models/between compute.threads=1 method.preference=winner method.imitation=0 method.refresh_every=120 method.margin=0.0"
 sh experiments/run chat-between-trl $dpo method.trainer=trl -- evaluate@0 evaluate@1 rollout@2 # its gate refuses the rollouts
 sh experiments/run chat-between-ours $dpo method.trainer=ours -- evaluate@0 evaluate@1
+# A policy gradient that plays anew every 12 steps. Read `refreshed` of data/metrics/stages/policy-1.json.
+fresh="rollout.games=64 rollout.branch.train_states=0 rollout.branch.validation_states=0 method.keeps=undecided method.batch_tokens=8192"
+sh experiments/run chat-loop chat loop $fresh games.seen=400 method.learning_rate=2.0e-4 "method.refresh={every: 12, games: 64}" method.steps=288 \
+  "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1
 # A model of three worlds, a third iteration, and the demonstrations for as many steps as the first one.
 [ -d models/worlds ] || python -m tasks.commands.make_chat_model --out models/worlds --dialogues 28000 --steps 1700 \
   --worlds arithmetic textcraft arithmetic babyai arithmetic textcraft arithmetic

@@ -72,6 +72,26 @@ def test_surrogate_is_that_of_plain_rows(renderer):
     assert batch.columns.loss_weight.sum() == sum(e.length for e in episodes) - 1
 
 
+def test_episodes_without_an_advantage_have_no_gradient(renderer):
+    """So ``keeps: undecided`` may leave them out."""
+    policy = policy_of(renderer)
+    episodes = text_world.episodes(4, skill=0.5)
+    advantages = [np.full(e.length, a) for e, a in zip(episodes, (0.5, 0.0, -0.5, 0.0))]
+    rows = [RowWriter(policy, "token").row(e, a) for e, a in zip(episodes, advantages)]
+
+    def gradient(kept):
+        batch = pack(kept)
+        batch = Reference(policy.model).refer(batch, batch.columns.decided > 0)
+        policy.model.zero_grad()
+        with packed_attention(policy.model):
+            gradient_objective(policy.model, batch, beta=0.0, clip=0.2, level="token").total.backward()
+        return torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None])
+
+    whole, some = gradient(rows), gradient([rows[0], rows[2]])
+    assert some.abs().max() > 0
+    torch.testing.assert_close(whole, some, rtol=1e-4, atol=1e-6)
+
+
 def test_good_turns_become_likelier_and_bad_ones_less_likely(renderer, tmp_path):
     policy = policy_of(renderer)
     episodes = text_world.episodes(40, skill=0.5)

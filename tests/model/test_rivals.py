@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from collections import defaultdict
 from itertools import product
 
 import numpy as np
@@ -20,7 +21,14 @@ from agentprm_core.improve.implicit import (
     step_rewards,
     train_implicit,
 )
-from agentprm_core.improve.policy_gradient import HEAD, Experience, GradientSettings, RowWriter, gradient_objective
+from agentprm_core.improve.policy_gradient import (
+    HEAD,
+    Experience,
+    GradientSettings,
+    GradientTrainer,
+    RowWriter,
+    gradient_objective,
+)
 from agentprm_core.improve.reference import Reference
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.improve.values import fitted_head, headed, state_values
@@ -49,7 +57,7 @@ CONFIGS = {
         gigpo,
         gigpo.Config(name="gigpo", beta=0.01, omega=1.0, gamma=0.95, visit_key="state", alone="zero", **SHARED),
     ),
-    "loop": (loop, loop.Config(name="loop", **SHARED)),
+    "loop": (loop, loop.Config(name="loop", keeps="all", **SHARED)),
     "ppo": (ppo, ppo.Config(name="ppo", beta=0.01, gamma=1.0, gae_lambda=0.95, value_weight=0.5, **SHARED)),
     "istar": (
         istar,
@@ -198,6 +206,29 @@ def test_what_was_played_before_the_kill_is_kept(data, monkeypatch):
         assert len({(row["game_id"], row["episode"]) for row in rows.to_pylist()}) == 48
 
 
+@pytest.mark.parametrize("keeps", ["all", "undecided"])
+def test_games_whose_episodes_all_ended_alike_can_be_left_out(keeps, data, monkeypatch):
+    rows_at = []
+    init = GradientTrainer.__init__
+
+    def counted(self, model, rows, *others):
+        rows_at.append(len(rows))
+        init(self, model, rows, *others)
+
+    monkeypatch.setattr(GradientTrainer, "__init__", counted)
+    _, updated = run("loop", data, keeps=keeps, **ONLINE)
+    files = [data.folders.rollouts[-1], *sorted(data.scratch.glob("fresh-*.parquet"))]
+    read = [*rows_at, *(time["read"] for time in updated.figures["refreshed"])]
+    for file, count in zip(files, read, strict=True):
+        won = defaultdict(list)
+        for episode in episodes_from_table(read_table(file, EPISODES)):
+            won[episode.game_id].append(episode.won)
+        undecided = sum(len(ended) for ended in won.values() if len(set(ended)) > 1)
+        assert count == (48 if keeps == "all" else undecided)
+    assert [time["episodes"] for time in updated.figures["refreshed"]] == [48] * 3, "what was played is told whole"
+    assert keeps == "all" or min(read) < 48
+
+
 def test_the_overlap_of_fresh_games_is_told(data):
     """Half of the training games were in the rollouts, and two have a demonstration."""
     shown, others = {GAMES[0].id, "crossroads/60"}, [crossroads.game(number) for number in range(60, 60 + len(GAMES))]
@@ -229,6 +260,11 @@ def test_other_parameters_are_another_run():
         dataclasses.replace(settings, save_every=4)
     with pytest.raises(ValueError, match=r"level: 'word' is not one of turn, token"):
         dataclasses.replace(settings, level="word")
+    with pytest.raises(ValueError, match=r"keeps: 'won' is not one of all, undecided"):
+        dataclasses.replace(settings, keeps="won")
+    for asks in ({"beta": 0.1}, {"value_weight": 0.5}):
+        with pytest.raises(ValueError, match="leaves out what a KL"):
+            dataclasses.replace(settings, keeps="undecided", **asks)
 
 
 def action_log_probs(model, policy, episode):
