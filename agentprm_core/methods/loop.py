@@ -28,7 +28,7 @@ class Config(ClippedConfig):
 
     keeps: Literal["all", "undecided"]
     """``all``: every episode is read. ``undecided``: those of games that were both won and lost. The others have no
-    gradient, and a step of as many tokens learns more without them."""
+    gradient."""
 
 
 def collect(config: Config, given: Given) -> Collected:

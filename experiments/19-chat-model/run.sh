@@ -17,7 +17,7 @@ sh experiments/run chat-between-trl $dpo method.trainer=trl -- evaluate@0 evalua
 sh experiments/run chat-between-ours $dpo method.trainer=ours -- evaluate@0 evaluate@1
 # A policy gradient that plays anew every 12 steps. Read `refreshed` of data/metrics/stages/policy-1.json.
 fresh="rollout.games=64 rollout.branch.train_states=0 rollout.branch.validation_states=0 method.keeps=undecided method.batch_tokens=8192"
-sh experiments/run chat-loop chat loop $fresh games.seen=400 method.learning_rate=2.0e-4 "method.refresh={every: 12, games: 64}" method.steps=288 \
+sh experiments/run chat-loop chat loop $fresh games.seen=400 method.learning_rate=2.0e-4 "method.refresh={every: 12, games: 64}" method.steps=360 \
   "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1
 # A model of three worlds, a third iteration, and the demonstrations for as many steps as the first one.
 [ -d models/worlds ] || python -m tasks.commands.make_chat_model --out models/worlds --dialogues 28000 --steps 1700 \
@@ -53,3 +53,7 @@ sh experiments/run chat-babyai chat babyai model.source=./models/babyai env.max_
   model.context=4096 model.max_action_tokens=64 model.reason_tokens=0 rollout.games=300 rollout.episodes_per_game=2 \
   rollout.branch.train_states=0 rollout.branch.validation_states=0 compute.threads=1 -- rollout@1
 python -m benchmarks.chat_model --model models/babyai --games 100 --threads 1
+for rate in 1.0e-4 5.0e-4; do
+  sh experiments/run chat-loop-sums-$rate chat loop $fresh model.source=./models/sums games.train=8000 games.seen=400 rollout.games=32 compute.threads=1 \
+    method.learning_rate=$rate "method.refresh={every: 12, games: 64}" method.steps=600 "evaluate.decoding=[greedy,sample]" -- evaluate@1
+done
