@@ -45,8 +45,8 @@ def work(stage: Stage) -> None:
     overview.report_page(stage.params, rows, outcomes)
     _crown(stage, outcomes, decide, champion)
     with stage.tracking():
-        for told_of in traces(looked.games, looked.shown, looked.why):  # each is sent once, also after a kill between
-            stage.tracker.call(LOG_TRACES, traces=[told_of], prms=list(looked.prms))
+        told_of = traces(looked.games, looked.shown, looked.why)
+        stage.tracker.call(LOG_TRACES, traces=told_of, prms=list(looked.prms))
     ran = [name for i in iterations for name in stages_of(i)]
     print(iterations_text(rows, {name: read_timing(name, stage.campaign) for name in ran}), flush=True)
     print(f"\n{adds_text(added, stage.params)}\n\n{champion_text(champion, chosen, told)}", flush=True)

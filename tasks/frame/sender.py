@@ -169,8 +169,11 @@ def prepare() -> None:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(TIMEOUT))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true")
-    # this process is beside the stage already, and to flush MLflow's own queue takes a second each time
-    os.environ.setdefault("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
+    # without its queue MLflow sends each span of a trace by a call of its own
+    os.environ.setdefault("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "true")
+    os.environ.setdefault("MLFLOW_ASYNC_TRACE_LOGGING_MAX_SPAN_BATCH_SIZE", "2000")
+    os.environ.setdefault("MLFLOW_ASYNC_TRACE_LOGGING_MAX_QUEUE_SIZE", "100000")  # what does not fit is dropped
+    os.environ.setdefault("MLFLOW_ASYNC_TRACE_LOGGING_MAX_WORKERS", "1")  # a SQLite file has one writer
     import mlflow  # noqa: F401  (its import sets the levels of its loggers)
 
     for name in ("alembic", "mlflow", "mlflow.store.db.utils", "urllib3"):

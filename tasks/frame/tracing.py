@@ -59,9 +59,39 @@ def _plain(candidate: Any) -> dict:
 def log_traces(store: Store, *, traces: Sequence[Mapping], prms: Sequence[str]) -> int:
     """A trace for each of :func:`traces`, in the experiment of the store; how many. ``prms``: their names.
 
-    Feedback on a span is the Q of the action done, one a PRM (``q`` and ``q_2`` …); on the trace it is whether the game
-    was won, and the mean of Q.
+    Those of this run that MLflow has already are left out, so it can be called again after a kill. Feedback on a span
+    is the Q of the action done, one a PRM (``q`` and ``q_2`` …); on the trace it is whether the game was won, and the
+    mean of Q.
+
+    Raises:
+        ConnectionError: MLflow has not kept all of them, with all of their spans.
     """
+    import mlflow
+
+    kept = _kept(store)
+    new = [one for one in traces if _who(one) not in kept]
+    _record(store, new, prms)
+    mlflow.flush_trace_async_logging()  # MLflow's queue drops what the server does not take, and does not say so
+    kept = _kept(store) if new else kept
+    if lost := sum(kept.get(_who(one), 0) <= len(one["turns"]) for one in new):
+        raise ConnectionError(f"MLflow has not kept {lost} of {len(new)} traces whole")
+    return len(new)
+
+
+def _who(one: Mapping) -> tuple[str, str]:
+    return str(one["game"]), str(one["policy"])
+
+
+def _kept(store: Store) -> dict[tuple[str, str], int]:
+    """The traces of the store's run that MLflow has: game and policy, and the number of spans."""
+    import mlflow
+
+    asked = f"metadata.`{RUN}` = '{store.runs['stage']}'"
+    found = mlflow.search_traces(locations=[store.experiment], filter_string=asked, return_type="list")
+    return {_who(trace.info.tags): len(trace.data.spans) for trace in found}
+
+
+def _record(store: Store, traces: Sequence[Mapping], prms: Sequence[str]) -> None:
     import mlflow
     from mlflow.entities import AssessmentSource
     from mlflow.entities.trace_location import MlflowExperimentLocation
@@ -83,7 +113,6 @@ def log_traces(store: Store, *, traces: Sequence[Mapping], prms: Sequence[str]) 
                 mlflow.log_feedback(trace_id=root.trace_id, name=f"mean_{name}", value=round(mean, 4), source=judge)
             for number, turn in enumerate(one["turns"], start=1):
                 _span(mlflow, root.trace_id, number, turn, judges)
-    return len(traces)
 
 
 def _q(number: int) -> str:

@@ -23,7 +23,7 @@ from agentprm_core.policy.sampler import Cost
 from agentprm_core.search.recorded import BACK, KEPT, MERGED, Weighed
 from agentprm_core.types import GAMES, Episode, Game, Turn
 from tasks.commands import report
-from tasks.frame import layout
+from tasks.frame import layout, tracing
 from tasks.frame.clock import write_timing
 from tasks.frame.mlflow_store import connect
 from tasks.frame.order import ONCE
@@ -283,7 +283,7 @@ def test_the_page_is_written_again(finished, tmp_path, monkeypatch, options):
 def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")  # as the sender has it
+    monkeypatch.setenv("MLFLOW_ASYNC_TRACE_LOGGING_MAX_SPAN_BATCH_SIZE", "2000")  # as the sender has it
     turns = tuple(Turn(f"seen {t}", "look", ("look", "go"), True, f"s{t}") for t in range(2))
     told = [(Candidate("look", 0.75, (0.25,), True), Candidate("go", 0.25, (0.5,), False)) for _ in turns]
     games = [Game(name, "alfworld", "unseen", "pick", "put a mug", "") for name in ("a", "b")]
@@ -293,7 +293,9 @@ def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
     client, experiment = connect()
     store = SimpleNamespace(experiment=experiment, runs={"stage": "r"})
     as_json = json.loads(json.dumps(traces(games, shown, {"a": "gained"})))
-    assert log_traces(store, traces=as_json, prms=["PRM 3"]) == 4  # pyright: ignore[reportArgumentType]
+    assert log_traces(store, traces=as_json[:1], prms=["PRM 3"]) == 1  # pyright: ignore[reportArgumentType]
+    assert log_traces(store, traces=as_json, prms=["PRM 3"]) == 3  # pyright: ignore[reportArgumentType]
+    assert log_traces(store, traces=as_json, prms=["PRM 3"]) == 0  # pyright: ignore[reportArgumentType]
     found = client.search_traces(locations=[experiment])
     sessions = sorted((t.info.trace_metadata["mlflow.trace.session"], t.info.tags["policy"]) for t in found)
     assert sessions == [("a", "policy 0"), ("a", "policy 3"), ("b", "policy 0"), ("b", "policy 3")]
@@ -305,6 +307,10 @@ def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
         said = {(a.name, a.span_id): a.value for a in trace.info.assessments}
         assert said["mean_q", None] == 0.25 and {said["q", span.span_id] for span in spans} == {0.25}
         assert said["won", None] == (trace.info.tags["policy"] == "policy 3")
+    monkeypatch.setattr(tracing, "_record", lambda *_: None)
+    elsewhere = SimpleNamespace(experiment=experiment, runs={"stage": "another"})
+    with pytest.raises(ConnectionError, match="MLflow has not kept 4 of 4 traces whole"):
+        log_traces(elsewhere, traces=as_json, prms=["PRM 3"])  # pyright: ignore[reportArgumentType]
 
 
 def everything_shown() -> str:
