@@ -38,6 +38,16 @@ EXPECTED = (
 FloatingPointError is a training whose loss is no number any more."""
 
 
+_NO_MEMORY = (
+    "DefaultCPUAllocator",
+    "CUDA error: out of memory",
+    "std::bad_alloc",
+    "failed to map segment from shared object",
+    "annot allocate memory",
+)
+"""What errors without a type of their own say. The last is the system's, whatever its first letter."""
+
+
 def nearest(name: str, there: Iterable[str]) -> str:
     """The one of ``there`` that ``name`` may be a slip of, in whatever case; empty where none is near. One that begins
     with another letter has to be nearer."""
@@ -49,9 +59,8 @@ def nearest(name: str, there: Iterable[str]) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Python's, NumPy's or Arrow's, and torch's on a CPU or a GPU, which has types and texts of
-    its own."""
+    """Whether memory ran out: Python's, NumPy's or Arrow's, torch's on a CPU or a GPU, which has types and texts of its
+    own, or that of a library that is loaded."""
     if isinstance(error, MemoryError) or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__):
         return True
-    texts = ("DefaultCPUAllocator", "CUDA error: out of memory")
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
+    return isinstance(error, RuntimeError | ImportError | OSError) and any(text in str(error) for text in _NO_MEMORY)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import NamedTuple, NoReturn
@@ -115,16 +116,19 @@ def _run(name: str, arguments: tuple[str, ...]) -> None:
     sys.argv = [prog, *arguments]
     if "" not in sys.path:
         sys.path.append("")  # a world of one's own lies in the current folder
-    gc.disable()  # nothing that an import makes is garbage, and looking for some takes a tenth of its time
-    try:
-        command = getattr(import_module(module), function)
-    finally:
-        gc.enable()
     try:
         with in_memory(name):
-            command(prog)
+            _imported(module, function)(prog)
     finally:
         gc.freeze()  # else the interpreter looks through every module before it ends, for up to a second
+
+
+def _imported(module: str, function: str) -> Callable[[str], None]:
+    gc.disable()  # nothing that an import makes is garbage, and looking for some takes a tenth of its time
+    try:
+        return getattr(import_module(module), function)
+    finally:
+        gc.enable()
 
 
 def main() -> None:

@@ -188,6 +188,19 @@ def test_what_torch_and_numpy_say_of_too_little_memory_is_known():
     assert not out_of_memory(RuntimeError("shapes do not match")) and not out_of_memory(ValueError("out of memory"))
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("std::bad_alloc"),
+        ImportError("libarrow.so.2500: failed to map segment from shared object"),
+        OSError("libtorch.so: cannot allocate memory in static TLS block"),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_a_library_that_is_loaded_with_too_little_memory_is_known(error):
+    assert out_of_memory(error) and not out_of_memory(type(error)("no such file"))
+
+
 def test_every_stage_but_the_first_two_has_a_key_to_lower(project):
     stages = {name.partition("@")[0] for name in all_stages(load_params())}
     assert {*FILLED_BY} == stages - {"games", "demos"}

@@ -94,6 +94,15 @@ def test_too_little_memory_is_one_line(monkeypatch, arguments, asks, todo):
     assert done.output.count("\n") == 1
 
 
+def test_too_little_memory_for_a_commands_modules_is_one_line(monkeypatch):
+    def imported(module: str):
+        raise ImportError("libtorch_cpu.so: failed to map segment from shared object")
+
+    monkeypatch.setattr(cli, "import_module", imported)
+    done = CliRunner().invoke(cli.group(), ["play"])
+    assert done.exit_code == 1 and done.output.startswith("play: not enough memory: ") and done.output.count("\n") == 1
+
+
 def test_a_fault_of_a_command_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr("tasks.check_world.main", lambda prog: torch.empty(2) @ torch.empty(3))
     with pytest.raises(RuntimeError, match="size"):
