@@ -3,7 +3,7 @@
     agentprm show --game ID --policy data/checkpoints/policy/0 --policy data/checkpoints/policy/3 \
         --prm data/checkpoints/prm/3
     agentprm show --game ID --policy DIR --prm DIR --search beam_4x4 --games DIR --split valid_seen
-    agentprm show --game ID --campaign .          # a rollout of that game, with labels and branches
+    agentprm show --campaign .          # a rollout, with labels and branches, of the first game that was played
 
 Two policies stand side by side, aligned by the states that both come to. A beam search is drawn as a tree. The file
 needs no network. Games are those of the campaign in the current folder, unless ``--games`` says otherwise; where there
@@ -21,6 +21,7 @@ from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
 from tasks.commands.standalone import named_way
+from tasks.frame.layout import require_campaign
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
@@ -55,8 +56,6 @@ def _checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     arguments = parser.parse_args()
     if not arguments.policy and not arguments.campaign:
         parser.error("nobody plays: give --policy, or --campaign to show what was recorded")
-    if arguments.campaign and not arguments.game:
-        parser.error("--campaign needs --game, one of the games that its rollouts played")
     if len(arguments.policy) > 2 or len(arguments.prm) > 3:
         parser.error("at most two --policy and three --prm fit on a page")
     if arguments.out.is_dir():
@@ -70,6 +69,8 @@ def main(prog: str = "python -m tasks.commands.show") -> None:
     """Write the page."""
     arguments = _checked(_parser(prog))
     try:
+        if arguments.campaign:
+            require_campaign(arguments.campaign)
         for kind, given in (("policy", arguments.policy), ("prm", arguments.prm)):
             for each in given:
                 require_named(each.rpartition("=")[2], kind)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from agentprm_core.worlds import world_of, world_spec
 from agentprm_core.worlds.published import find_games, named_game, named_id
 from tasks.commands.generated import watched
 from tasks.frame import layout
-from tasks.frame.layout import DATA, SPLITS, require_campaign
+from tasks.frame.layout import DATA, SPLITS
 from tasks.frame.quiet import quiet
 from tasks.report.looking import branches_of, ending, labels_of, look, recorded_episode, said
 from tasks.report.shown import Shown, episode_page, told_apart
@@ -31,13 +32,12 @@ _MB = 2048
 def shown_page(arguments: argparse.Namespace) -> str:
     """The page that the command line asks for. Raises what :data:`agentprm_core.errors.EXPECTED` has."""
     quiet()
-    if arguments.campaign:
-        require_campaign(arguments.campaign)
-    game = _game(arguments)
+    data = arguments.campaign / DATA if arguments.campaign else None
+    played = _played_in(data, arguments.iteration) if data else {}
+    game = _game(arguments, played)
     world = arguments.world or world_of(game.world, _trained(arguments))
     named = {kind: [_named(given, kind) for given in getattr(arguments, kind)] for kind in ("policy", "prm")}
-    data = arguments.campaign / DATA if arguments.campaign else None
-    iteration = _iteration(data, game, arguments.iteration) if data else None
+    iteration = max((number for number, ids in played.items() if game.id in ids), default=None)
     if data and not named["prm"] and (last := data / "checkpoints" / "prm" / str(iteration)).exists():
         named["prm"] = [(f"PRM {iteration}", last)]
     prms = [_loaded(path, world, "prm") for _, path in named["prm"]]
@@ -92,8 +92,9 @@ def _rollout(data: Path, iteration: int, game: Game, world: str, prms: Sequence[
     )
 
 
-def _game(arguments: argparse.Namespace) -> Game:
-    """The one that was asked for. Raises DataError, with the nearest ids, where there is none of this id."""
+def _game(arguments: argparse.Namespace, played: Mapping[int, Sequence[str]]) -> Game:
+    """The one that was asked for, of a campaign one of ``played``. Raises DataError, with the nearest ids, where there
+    is none of this id."""
     root = arguments.games
     if root is None:
         root = (arguments.campaign or Path()) / DATA / "games"
@@ -107,7 +108,12 @@ def _game(arguments: argparse.Namespace) -> Game:
     tables = [table for table in tables if table.exists()]
     if not tables and not arguments.split:
         raise DataError(f"{root}: no tables of games in it; for published games give --split too")
-    asked, where = arguments.game or "1", f"{root}{f', {arguments.split}' if arguments.split else ''}"
+    asked = arguments.game or "1"
+    if arguments.campaign:
+        there = list(dict.fromkeys(chain(*played.values())))
+        which = f"iteration{'s' if len(played) > 1 else ''} {', '.join(map(str, played))}"
+        asked = named_id(there, asked, f"the rollouts of {arguments.campaign} ({which})")
+    where = f"{root}{f', {arguments.split}' if arguments.split else ''}"
     if not tables:
         return named_game(find_games(arguments.world or "alfworld", root, arguments.split), asked, where)
     wanted = named_id([one for table in tables for one in _ids(table)], asked, where)
@@ -158,17 +164,18 @@ def _ids(table: Path) -> list[str]:
     raise DataError(f"{table}: lacks the columns {', '.join(sorted(missing))}")
 
 
-def _iteration(data: Path, game: Game, asked: int | None) -> int:
-    """The iteration whose rollouts have the game: the one asked for, or the last."""
-    done = sorted((int(path.name) for path in (data / "rollouts").glob("[0-9]*")), reverse=True)
-    for iteration in [asked] if asked is not None else done:
-        try:
-            recorded_episode(data, iteration, game.id)
-        except DataError:
-            continue
-        return iteration
-    which = f"iteration {asked}" if asked is not None else f"iterations {', '.join(map(str, sorted(done))) or 'none'}"
-    raise DataError(f"--game: {game.id} was not played in the rollouts of {data} ({which}); leave out --campaign")
+def _played_in(data: Path, asked: int | None) -> dict[int, list[str]]:
+    """{iteration: the ids of the games that its rollouts played, in their order}; of the iteration ``asked`` for alone.
+    Raises DataError where there are no such rollouts."""
+    tables = {int(path.parent.name): path for path in (data / "rollouts").glob("[0-9]*/episodes.parquet")}
+    done = sorted(tables)
+    if not done:
+        raise DataError(f"{data / 'rollouts'}: no rollouts yet; run the campaign, or leave out --campaign")
+    if asked is not None and asked not in tables:
+        raise DataError(f"--iteration {asked}: no rollouts of it in {data}; there are {', '.join(map(str, done))}")
+    chosen = done if asked is None else [asked]
+    ids = {number: pq.read_table(tables[number], columns=["game_id"])["game_id"] for number in chosen}
+    return {number: list(dict.fromkeys(of.to_pylist())) for number, of in ids.items()}
 
 
 def _loaded(path: Path, world: str, kind: str) -> Checkpoint:

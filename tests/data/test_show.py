@@ -248,9 +248,33 @@ def test_a_rollout_of_a_campaign_with_its_labels(checkpoints, monkeypatch, capsy
     page = out.read_text()
     for words in ("rollout of iteration 2, by policy 1", "label 0.90, 3 visits", "played on", "inventory"):
         assert words in page, words
-    other = games_of(checkpoints)[1].id
-    line = refused(monkeypatch, capsys, "--game", other, "--campaign", tmp_path)
-    assert "not played in the rollouts" in line and "iterations 2" in line
+    other, campaign = games_of(checkpoints)[1].id, ("--campaign", tmp_path, "--prm", checkpoints / "prm")
+    line = refused(monkeypatch, capsys, "--game", other, *campaign)
+    assert f"{other}: no such game in the rollouts of {tmp_path} (iteration 2); the nearest: {game.id}" in line
+    line = refused(monkeypatch, capsys, *campaign, "--iteration", 1)
+    assert line == f"show: --iteration 1: no rollouts of it in {data}; there are 2"
+
+
+def test_a_game_of_a_campaign_is_counted_among_those_that_its_rollouts_played(
+    checkpoints, monkeypatch, capsys, tmp_path
+):
+    first, second, third = names = ("train/a", "train/b", "train/c")
+    games = [dataclasses.replace(games_of(checkpoints)[0], id=name) for name in names]
+    out = tmp_path / "page.html"
+    for iteration, played in {1: [second, third], 2: [first, second]}.items():
+        told = [Episode(game, 0, 1, (Turn("a cabinet 1", "look", ("look",), True, "s"),), True) for game in played]
+        table = episodes_to_table(told, iteration=iteration, method="m", policy="d")
+        write_table(table, tmp_path / "data" / "rollouts" / str(iteration) / "episodes.parquet")
+    write_table(games_to_table(games), tmp_path / "data" / "games" / "train.parquet")
+    (tmp_path / "params.yaml").touch()
+    for asked, game, iteration in (
+        ((), second, 2), (("--game", 2), third, 1), (("--game", 3), first, 2),
+        (("--game", 1, "--iteration", 1), second, 1),
+    ):  # fmt: skip
+        said(monkeypatch, capsys, "--campaign", tmp_path, *asked, "--out", out)
+        page = out.read_text()
+        assert f"<title>{game}</title>" in page and f"rollout of iteration {iteration}," in page
+    assert "4: no such game in the rollouts" in refused(monkeypatch, capsys, "--campaign", tmp_path, "--game", 4)
 
 
 def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
@@ -278,13 +302,13 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     line = refused(monkeypatch, capsys, "--game", "none", *policy)
     assert "none: no such game in the 200 games that are generated of alfworld, unseen, seed 1" in line
-    assert "--campaign needs --game" in refused(monkeypatch, capsys, "--campaign", tmp_path)
-    line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", "nosuch")
+    line = refused(monkeypatch, capsys, "--policy", "shipped:nosuch", "--campaign", "nosuch")
     assert line == "show: nosuch: no such folder"
     line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
     assert line == f"show: {tmp_path}: no campaign: there is no params.yaml in it"
     (tmp_path / "params.yaml").touch()
-    assert "no games here" in refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
+    line = refused(monkeypatch, capsys, "--game", game, *policy, "--campaign", tmp_path)
+    assert "rollouts: no rollouts yet; run the campaign" in line
 
 
 HOMES = dataclasses.replace(world_spec("alfworld"), name="homes")
