@@ -16,6 +16,13 @@ _FOLDED = 160
 """Characters from which on a text is folded."""
 
 
+Q_SAYS = (
+    "A PRM that learnt from outcomes gives a sure win 1 and a sure loss 0. One of InversePRM learnt without them: "
+    "it gives 1 where play looks like an expert's, and 0 where it does not."
+)
+"""What the ends of the scale are. True of every critic."""
+
+
 def render(template: str, **values: object) -> str:
     """A page of ``TEMPLATE.html.jinja``. The same values give the same text."""
     return _environment().get_template(f"{template}.html.jinja").render(**values)
@@ -47,5 +54,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"first_words": first_words, "percent": percent}
+    environment.globals |= {"q_says": Q_SAYS}
     environment.tests |= {"numeric": numeric}
     return environment

@@ -106,6 +106,14 @@ def test_labels_visits_and_plays_are_said():
         assert words in page, words
 
 
+def test_what_a_page_says_of_q_holds_without_outcomes_too():
+    """InversePRM has seen none, and labels no turns."""
+    page = episode_page(GAME, [shown(episode(("a", "go")))], ["PRM 3"])
+    said = page.partition("<b>Q</b>")[2].partition("</p>")[0]
+    assert "learnt from outcomes gives a sure win 1" in said and "InversePRM learnt without them" in said
+    assert "<b>label</b>" not in page
+
+
 def test_the_tree_of_a_search_says_what_was_weighed_and_what_became_of_it():
     played = episode(("a", "go"), ("b", "take"))
     tree = [
