@@ -26,7 +26,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import chat_message, chat_reply, hindsight
 from agentprm_core.types import Episode, Game, Prompt
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import listed_commands
+from agentprm_core.worlds.base import NoGenerator, listed_commands
 from agentprm_core.worlds.demonstrations import demonstrate
 
 WORLDS = ("alfworld", "babyai", "textcraft", "arithmetic")
@@ -70,7 +70,7 @@ def make_dialogues(worlds: Sequence[str], count: int, seed: int) -> list[Dialogu
     named twice has twice as many. A game that the expert does not win makes none, but where it wandered.
 
     Raises:
-        DataError: a world that does not exist, or that has no expert.
+        DataError: a world that does not exist, that has no expert, or that generates no games.
     """
     rounds, shares = -(-count // len(worlds)), Counter(worlds)
     found = {}
@@ -96,7 +96,10 @@ def _games(name: str, count: int, seed: int) -> list[Game]:
     spec = world_spec(name)
     if spec.expert is None:
         raise DataError(f"{name}: it has no expert, so there is nobody to make dialogues of: name another world")
-    games = spec.generate(count, seed, "train")
+    try:
+        games = spec.generate(count, seed, "train")
+    except NoGenerator:
+        raise DataError(f"{name}: it generates no games to make dialogues of: name another world") from None
     order = random.Random(seed).sample(range(len(games)), len(games))
     return [games[number] for number in order]
 

@@ -99,5 +99,7 @@ def test_a_world_that_is_named_twice_has_twice_as_many_games():
 def test_a_world_that_nobody_can_show_is_refused():
     with pytest.raises(DataError, match=r"TOY: it has no expert.*name another world"):
         make_dialogues(["tests.model.toy:TOY"], 4, seed=1)
+    with pytest.raises(DataError, match=r"^gsm8k: it generates no games to make dialogues of: name another world$"):
+        make_dialogues(["gsm8k"], 4, seed=1)
     with pytest.raises(DataError, match="'alfword' is not one of alfworld"):
         make_dialogues(["alfword"], 4, seed=1)
