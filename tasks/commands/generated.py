@@ -17,11 +17,15 @@ WATCHED = 10
 
 
 def generated(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]:
-    """Those that the world makes. Raises DataError where it makes none; says what to give instead."""
+    """Those that the world makes. Raises DataError where it makes none, or none of this split; says what to give."""
+    from agentprm_core.worlds.base import NoGenerator  # loads Arrow, which --help does not wait for
+
     try:
         return spec.generate(count, seed, split)
+    except NoGenerator:
+        raise DataError(f"{spec.name} generates no games: give --games DIR and --split NAME") from None
     except DataError as error:
-        raise DataError(f"{error}: give --games DIR and --split NAME") from None
+        raise DataError(f"{error}; for published games give --games DIR too") from None
 
 
 def watched(spec: WorldSpec, seed: int, split: str, asked: str | None) -> tuple[list[Game], int]:

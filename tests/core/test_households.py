@@ -196,7 +196,7 @@ def test_mixed_games_without_places_are_refused() -> None:
 
 
 def test_an_unknown_split_is_named() -> None:
-    with pytest.raises(DataError, match=r"games.split: 'test' is not one of train, seen, unseen"):
+    with pytest.raises(DataError, match=r"^alfworld: split 'test' is not one of train, seen, unseen"):
         generate_games(1, 0, "test")
 
 

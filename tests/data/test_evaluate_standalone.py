@@ -17,7 +17,7 @@ from agentprm_core.types import GAMES
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.published import world_of_games
-from tasks.commands import play, standalone
+from tasks.commands import play, show, standalone
 from tasks.commands.measuring import settle_world
 from tasks.commands.standalone import STANDALONE
 from tests.data.project import ROOT
@@ -315,8 +315,20 @@ def test_so_many_games_as_the_page_says_are_generated(monkeypatch):
 def test_a_world_that_makes_no_games_says_to_name_some(monkeypatch):
     server = ("--server", "http://127.0.0.1:9/v1", "--model", "m", "--speech", "chat", "--context", "512")
     monkeypatch.setattr(sys, "argv", ["evaluate", *server, "--world", "gsm8k"])
-    with pytest.raises(SystemExit, match=r"^evaluate: gsm8k has no generator.*: give --games DIR and --split NAME$"):
+    with pytest.raises(SystemExit, match=r"^evaluate: gsm8k generates no games: give --games DIR and --split NAME$"):
         standalone.main()
+
+
+@pytest.mark.parametrize("command", [("evaluate", standalone), ("play", play), ("show", show)])
+def test_a_split_that_is_not_generated_is_answered_with_those_that_are(monkeypatch, tmp_path, command):
+    name, module = command
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [name, "--policy", "shipped:households", "--split", "foo"])
+    said = (
+        f"^{name}: alfworld: split 'foo' is not one of train, seen, unseen; for published games give --games DIR too$"
+    )
+    with pytest.raises(SystemExit, match=said):
+        module.main()
 
 
 def test_games_of_no_table_or_of_several_worlds_leave_the_world_to_the_policy(tmp_path):

@@ -112,7 +112,7 @@ def generate_games(count: int, seed: int, split: str) -> list[Game]:
 def generate_range(indices: Iterable[int], seed: int, split: str) -> list[Game]:
     """The games with these indices, in their order: a share of :func:`generate_games` for one of several processes."""
     if split not in SPLITS:
-        raise DataError(f"games.split: {split!r} is not one of {', '.join(SPLITS)}")
+        raise DataError(f"alfworld: split {split!r} is not one of {', '.join(SPLITS)}")
     world = FastWorld()
     return [_generate(index, seed, split, world) for index in indices]
 
