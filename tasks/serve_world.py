@@ -29,7 +29,7 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
     parser.add_argument("--max-turns", type=at_least(0), help="actions an episode (default: the world's; 0: no limit)")
     parser.add_argument("--sessions", type=count, default=64, help="the most episodes at once (default 64)")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: this machine alone)")
-    parser.add_argument("--port", type=port, default=8000)
+    parser.add_argument("--port", type=port, default=8000, help="to listen at (default %(default)s)")
     asked = parser.parse_args()
     try:
         import uvicorn

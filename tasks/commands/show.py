@@ -48,7 +48,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=count, help="actions (default: the world's)")
     parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
-    parser.add_argument("--seed", type=any_seed, default=1)
+    parser.add_argument(
+        "--seed", type=any_seed, default=1, help="of samples, and of generated games (default %(default)s)"
+    )
     return parser
 
 

@@ -1,5 +1,6 @@
 """The console script: one help, nothing imported before it is needed, arguments handed on as they are."""
 
+import argparse
 import ast
 import resource
 import subprocess
@@ -58,6 +59,15 @@ def test_every_command_has_a_help_under_its_own_name(name):
     done = CliRunner().invoke(cli.group(), [name, "--help"], prog_name="agentprm")
     assert done.exit_code == 0, done.output
     assert done.output.lower().startswith(f"usage: agentprm {name}")
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_option_of_a_command_has_a_help(monkeypatch, name):
+    asked = []
+    monkeypatch.setattr(argparse.ArgumentParser, "print_help", lambda parser: asked.append(parser))
+    CliRunner().invoke(cli.group(), [name, "--help"], prog_name="agentprm")
+    (parser,) = asked
+    assert [action.dest for action in parser._actions if not action.help] == []
 
 
 @pytest.mark.integration
