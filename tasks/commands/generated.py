@@ -29,14 +29,15 @@ def generated(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]:
 
 
 def watched(spec: WorldSpec, seed: int, split: str, asked: str | None) -> tuple[list[Game], int]:
-    """Games to look at, and the number of the one that is ``asked`` for by its id or its place; None: the first. An id
-    may be that of any game of a measurement with the same seed. Raises DataError where there is none."""
+    """Games to look at, and the number of the one that is ``asked`` for by its id or its place; None: the first. An id,
+    and a place past the games to look at, may be that of any game of a measurement with the same seed. Raises DataError
+    where there is none."""
     from agentprm_core.worlds.published import named_game  # loads Arrow, which --help does not wait for
 
     games = generated(spec, WATCHED, seed, split)
     if asked is None:
         return games, 0
-    if not asked.isdecimal() and asked not in {game.id for game in games}:
+    if asked not in {game.id for game in games} and not (asked.isdecimal() and int(asked) <= WATCHED):
         games = generated(spec, MEASURED, seed, split)
     where = f"the {len(games)} games that are generated of {spec.name}, {split}, seed {seed} (--games: others)"
     return games, games.index(named_game(games, asked, where))

@@ -341,11 +341,12 @@ def test_a_game_is_the_first_or_one_by_its_number_or_its_id(checkpoints, monkeyp
     there = games_of(checkpoints)
     for asked, game in (
         ((), generated[10][0]), (("--game", 3), generated[10][2]), (("--game", late.id), late),
-        (("--games", checkpoints), there[0]), (("--games", checkpoints, "--game", 2), there[1]),
+        (("--game", 11), generated[200][10]), (("--games", checkpoints), there[0]),
+        (("--games", checkpoints, "--game", 2), there[1]),
     ):  # fmt: skip
         said(monkeypatch, capsys, *asked, *who, "--out", out)
         assert f"<title>{game.id}</title>" in out.read_text()
-    assert "11: no such game in the 10 games" in refused(monkeypatch, capsys, "--game", 11, *who)
+    assert "201: no such game in the 200 games" in refused(monkeypatch, capsys, "--game", 201, *who)
 
 
 def test_a_checkpoint_of_another_world_is_refused(checkpoints, monkeypatch, capsys, tmp_path):
