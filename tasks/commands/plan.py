@@ -90,15 +90,15 @@ def main(prog: str = "python -m tasks.commands.plan") -> None:
     """Print the plan. Exit code 1 where a stage does not fit, 2 where parameters are wrong."""
     asked = parser(prog).parse_intermixed_args()
     asked.profile = split([*asked.profile, *asked.words])
+    if not asked.models and not Path("params.yaml").exists():
+        sys.exit("plan: no params.yaml here; run this in a checkout of AgentPRM, or in the folder of a campaign")
     from agentprm_core.planning.shapes import SHAPES  # these load torch, which --help does not wait for
     from tasks.commands.plan_campaign import planned
-    from tasks.frame.params import PARAMS, ParamsError
+    from tasks.frame.params import ParamsError
 
     if asked.models:
         print("\n".join(f"{name}: {shape.parameters / 1e9:.2f} billion parameters" for name, shape in SHAPES.items()))
         return
-    if not Path(PARAMS).exists():
-        sys.exit(f"plan: {PARAMS}: no such file; run this where dvc.yaml is")
     try:
         plan = planned(asked)
     except ParamsError as error:

@@ -252,6 +252,14 @@ def test_wrong_parameters_are_named_in_one_line(monkeypatch, capsys, words, said
     assert code == 2 and re.match(said, told.err) and told.err.count("\n") == 1
 
 
+def test_outside_a_checkout_it_says_so_before_it_loads_anything(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "agentprm_core.planning.shapes", None)  # else its import loads torch
+    monkeypatch.setattr(sys, "argv", ["plan", "chat"])
+    with pytest.raises(SystemExit, match=r"^plan: no params\.yaml here; run this in a checkout of AgentPRM, or in the"):
+        plan.main()
+
+
 def test_known_models_are_listed(monkeypatch, capsys):
     _, said = run(monkeypatch, capsys, "--models")
     assert "Qwen/Qwen2.5-1.5B-Instruct: 1.54 billion parameters" in said.out
