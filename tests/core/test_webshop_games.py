@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -127,6 +128,11 @@ def test_a_generated_catalogue_is_its_seeds() -> None:
     assert products == generate_products(5)
     assert products != generate_products(6)
     assert len({product.asin for product in products}) == COUNT
+
+
+def test_a_generated_price_has_cents_and_nothing_below() -> None:
+    tags = [product.price_tag for seed in range(3) for product in generate_products(seed)]
+    assert [tag for tag in tags if not re.fullmatch(r"\$\d+\.99( to \$\d+\.99)?", tag)] == []
 
 
 def test_splits_share_no_goal_and_unseen_no_product() -> None:

@@ -122,7 +122,7 @@ def _product(draws: random.Random, asin: str, place: str, kind: str, attributes:
         description=f"{style} {kind} for every day.",
         bullets=tuple(f"{attribute.capitalize()}: made for it." for attribute in has),
         options=offered,
-        prices=(low, low + draws.randint(2, 20)) if draws.random() < 0.1 else (low,),
+        prices=(low, round(low + draws.randint(2, 20), 2)) if draws.random() < 0.1 else (low,),
         category=place.split(" ")[0].strip(",").lower(),
         query=kind,
         product_category=f"{place} › {kind.title()}",
