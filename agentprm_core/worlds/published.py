@@ -34,6 +34,8 @@ def find_games(world: str, root: Path, split: str, limit: int | None = None) -> 
         try:
             found = _published(spec, root, split, limit)
         except EXPECTED as error:
+            if there := sorted(path.stem for path in root.glob("*.parquet")):
+                raise DataError(f"{root}: no split {split!r}; there are tables of {', '.join(there)}") from error
             if other := _whose(root, split, spec):
                 raise DataError(
                     f"{root}, {split}: these are games of {other}, not of {spec.name}: take a policy that was trained "

@@ -138,11 +138,14 @@ def test_a_split_that_no_world_has_is_the_worlds_own_line(alfworld_data, monkeyp
             "docs",
             "docs: neither a table unseen.parquet nor published games there: no split 'valid_unseen' in docs/json",
         ),
+        ("tables", "tables: no split 'unseen'; there are tables of guard, seen"),
     ],
 )
 @pytest.mark.parametrize("program", [standalone, play])
 def test_what_holds_no_games_is_named(tmp_path, monkeypatch, program, name, said):
     (tmp_path / "docs").mkdir()
+    for split in ("seen", "guard"):
+        write_table(games_to_table(ALFWORLD.generate(1, 1, "seen")), tmp_path / "tables" / f"{split}.parquet")
     (tmp_path / "README.md").write_text("# Games")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["x", "--policy", "shipped:households", "--games", name])
