@@ -31,14 +31,14 @@ def transformers_serve(model: str | Path, folder: Path | None = None) -> Iterato
     command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     server = subprocess.Popen(command, cwd=folder, env={**os.environ, "HF_HUB_OFFLINE": "1"})
     try:
-        until(lambda: _answers(f"http://127.0.0.1:{port}/health"), _SECONDS, process=server, every=1)
+        until(lambda: answers(f"http://127.0.0.1:{port}/health"), _SECONDS, process=server, every=1)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         server.terminate()
         server.wait()
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     try:
         return httpx.get(url).is_success
     except httpx.TransportError:
