@@ -57,3 +57,12 @@ for rate in 1.0e-4 5.0e-4; do
   sh experiments/run chat-loop-sums-$rate chat loop $fresh model.source=./models/sums games.train=8000 games.seen=400 rollout.games=32 compute.threads=1 \
     method.learning_rate=$rate "method.refresh={every: 12, games: 64}" method.steps=600 "evaluate.decoding=[greedy,sample]" -- evaluate@1
 done
+# A model of few dialogues: LoRA, all weights, and a policy gradient with a KL and credit by turn (read `refreshed`).
+[ -d models/few ] || python -m tasks.commands.make_chat_model --out models/few --size medium --worlds arithmetic --dialogues 2000 --steps 1200 --threads 1
+dialogues="model.source=./models/few compute.threads=1 games.train=16400 games.seen=400 sft.batch_tokens=8192 rollout.branch.train_states=0
+  rollout.branch.validation_states=0 evaluate.decoding=[greedy,sample]"
+sh experiments/run chat-few chat $dialogues rollout.games=8000 method.steps=240 -- evaluate@0 evaluate@1 evaluate@2
+sh experiments/run chat-few-whole chat $dialogues model.lora=null sft.learning_rate=3.0e-4 rollout.games=8000 method.steps=240 method.learning_rate=3.0e-4 \
+  -- evaluate@0 evaluate@1
+sh experiments/run chat-few-gigpo chat gigpo $dialogues rollout.games=64 rollout.episodes_per_game=8 method.batch_tokens=8192 method.optimizer=adamw \
+  method.learning_rate=1.0e-4 "method.refresh={every: 12, games: 64}" method.steps=300 -- evaluate@1

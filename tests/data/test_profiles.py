@@ -25,7 +25,9 @@ NAMES = sorted(path.stem for path in (ROOT / PROFILES).glob("*.yaml"))
 WORLDS = ["all_worlds", "arithmetic", "babyai", "textcraft", "webshop"]
 TOGETHER = [
     *([name] for name in NAMES),
-    *(["smoke", world] for world in WORLDS),
+    *([world, "smoke"] for world in ("babyai", "textcraft", "webshop")),
+    ["arithmetic", "smoke", "demos.games=2500", "games.train=2700"],
+    ["all_worlds", "smoke", "demos.games=3000", "games.train=4000", "sft.observation_weight=0"],
     ["smoke", "inverse"],
     ["gpu", "promise_progress", "online_dpo"],
     ["smoke", "gigpo", "rollout.games=9", "method.steps=3"],
@@ -129,7 +131,7 @@ OTHERS = {
     **{world: load_profile(world, ROOT / PROFILES) for world in WORLDS},
 }  # fmt: skip
 """Worlds that params.yaml may be written for."""
-SMALLER = {"all_worlds", "arithmetic", "gpu", "more_demonstrations", "no_memory", "ppo"}
+SMALLER = {"all_worlds", "arithmetic", "gpu", "more_demonstrations", "no_memory"}
 """Profiles that play more games than the first of these has."""
 
 
