@@ -59,36 +59,38 @@ def _plain(candidate: Any) -> dict:
 def log_traces(store: Store, *, traces: Sequence[Mapping], prms: Sequence[str]) -> int:
     """A trace for each of :func:`traces`, in the experiment of the store; how many. ``prms``: their names.
 
-    Those of this run that MLflow has already are left out, so it can be called again after a kill. Feedback on a span
+    Those of this run that MLflow has whole are left out, so it can be called again after a kill. Feedback on a span
     is the Q of the action done, one a PRM (``q`` and ``q_2`` …); on the trace it is whether the game was won, and the
     mean of Q.
 
     Raises:
-        ConnectionError: MLflow has not kept all of them, with all of their spans.
+        MlflowException: MLflow answers, and has not kept all of them with all of their spans, though they were sent
+            twice.
     """
     import mlflow
+    from mlflow.protos.databricks_pb2 import INVALID_STATE
 
-    kept = _kept(store)
-    new = [one for one in traces if _who(one) not in kept]
-    _record(store, new, prms)
-    mlflow.flush_trace_async_logging()  # MLflow's queue drops what the server does not take, and does not say so
-    kept = _kept(store) if new else kept
-    if lost := sum(kept.get(_who(one), 0) <= len(one["turns"]) for one in new):
-        raise ConnectionError(f"MLflow has not kept {lost} of {len(new)} traces whole")
-    return len(new)
+    sent = 0
+    for _ in range(2):  # MLflow's queue drops what the server does not take, and does not say so
+        missing = _missing(store, traces)
+        if not missing:
+            return sent
+        _record(store, missing, prms)
+        mlflow.flush_trace_async_logging()
+        sent += len(missing)
+    if missing := _missing(store, traces):
+        raise mlflow.MlflowException(f"MLflow has not kept {len(missing)} of {len(traces)} traces whole", INVALID_STATE)
+    return sent
 
 
-def _who(one: Mapping) -> tuple[str, str]:
-    return str(one["game"]), str(one["policy"])
-
-
-def _kept(store: Store) -> dict[tuple[str, str], int]:
-    """The traces of the store's run that MLflow has: game and policy, and the number of spans."""
+def _missing(store: Store, traces: Sequence[Mapping]) -> list[Mapping]:
+    """Those that MLflow does not have whole in the store's run: a span for the episode and one for each turn."""
     import mlflow
 
     asked = f"metadata.`{RUN}` = '{store.runs['stage']}'"
     found = mlflow.search_traces(locations=[store.experiment], filter_string=asked, return_type="list")
-    return {_who(trace.info.tags): len(trace.data.spans) for trace in found}
+    whole = {(trace.info.tags["game"], trace.info.tags["policy"], len(trace.data.spans) - 1) for trace in found}
+    return [one for one in traces if (str(one["game"]), str(one["policy"]), len(one["turns"])) not in whole]
 
 
 def _record(store: Store, traces: Sequence[Mapping], prms: Sequence[str]) -> None:

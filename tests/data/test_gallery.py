@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 from markupsafe import escape
+from mlflow.exceptions import MlflowException
 from PIL import Image
 
 from agentprm_core.comparing import deciding
@@ -28,6 +29,7 @@ from tasks.frame.clock import write_timing
 from tasks.frame.mlflow_store import connect
 from tasks.frame.order import ONCE
 from tasks.frame.params import load_params
+from tasks.frame.sender import NEVER
 from tasks.frame.stage import write_json
 from tasks.frame.tracing import log_traces, traces
 from tasks.frame.tracking import campaign_id
@@ -309,8 +311,9 @@ def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
         assert said["won", None] == (trace.info.tags["policy"] == "policy 3")
     monkeypatch.setattr(tracing, "_record", lambda *_: None)
     elsewhere = SimpleNamespace(experiment=experiment, runs={"stage": "another"})
-    with pytest.raises(ConnectionError, match="MLflow has not kept 4 of 4 traces whole"):
+    with pytest.raises(MlflowException, match="MLflow has not kept 4 of 4 traces whole") as refused:
         log_traces(elsewhere, traces=as_json, prms=["PRM 3"])  # pyright: ignore[reportArgumentType]
+    assert refused.value.error_code in NEVER, "what comes after it is sent"
 
 
 def everything_shown() -> str:
