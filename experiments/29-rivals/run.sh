@@ -32,6 +32,7 @@ for seed in ${SEEDS:-1}; do
   one gigpo gigpo rollout.games=32 $online "$fresh"
   one loop loop rollout.games=32
   one istar istar rollout.games=32
+  one istar_30_steps istar rollout.games=32 method.implicit.steps=30 method.implicit.learning_rate=2.0e-4
   one tree_grpo tree_grpo rollout.games=32
   one ppo ppo rollout.games=256
   also="python -m benchmarks.updates --campaign . --keep data/longer --steps 840 --arms demonstrations" one search $groups
