@@ -34,15 +34,8 @@ pytestmark = [
 def vllm(base: Path) -> Iterator[str]:
     """The address, up to ``/v1``, of a vLLM that serves ``base`` and takes adapters while it runs."""
     port = free_port()
-    command = [
-        str(VLLM),
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        "--model",
-        str(base),
-        "--generation-config",
-        "vllm",
-    ]
+    command = [str(VLLM), "-m", "vllm.entrypoints.openai.api_server", "--model", str(base)]
+    command += ["--generation-config", "vllm"]
     command += ["--enable-lora", "--max-lora-rank", "16", "--dtype", "float32", "--max-model-len", "2048"]
     command += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
