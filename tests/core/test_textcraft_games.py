@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import random
+import re
 import tarfile
 from pathlib import Path
 
@@ -23,7 +25,14 @@ from agentprm_core.worlds.textcraft.names import FORMS, MATERIALS, goals_of, nam
 from agentprm_core.worlds.textcraft.pack import ARCHIVE, find_pack, load_book, make_book
 from agentprm_core.worlds.textcraft.planner import solves
 from agentprm_core.worlds.textcraft.published import load_published, published_game
-from agentprm_core.worlds.textcraft.recipes import Ingredient, Recipe, RecipeBook, read_book, write_book
+from agentprm_core.worlds.textcraft.recipes import (
+    Ingredient,
+    MadeFromItself,
+    Recipe,
+    RecipeBook,
+    read_book,
+    write_book,
+)
 from benchmarks.worlds import measure
 
 SPEC = world_spec("textcraft")
@@ -94,6 +103,41 @@ def test_blocks_are_not_taken_apart_and_of_inverse_recipes_the_first_stays() -> 
 def test_a_recipe_that_makes_itself_is_named() -> None:
     with pytest.raises(DataError, match=r"egg\.json: makes egg from itself: take the file out"):
         make_book([("egg.json", _shapeless("egg", _item("hen"), _item("egg")))])
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (
+            {"gold.json": _shapeless("gold", _tag("shovels"), group="shovels")},
+            "gold.json: shovels is made from itself: shovels from shovels: take the file out of the pack",
+        ),
+        (
+            {
+                "egg.json": _shapeless("egg", _tag("birds"), group="food"),
+                "feed.json": _shapeless("feed", _item("egg")),
+                "hen.json": _shapeless("hen", _item("feed"), group="birds"),
+            },
+            "egg.json, hen.json, feed.json: egg is made from itself: egg from birds from feed from egg: "
+            "take one of these files out of the pack",
+        ),
+    ],
+)
+def test_recipes_that_lead_back_to_themselves_are_named_by_their_files(
+    tmp_path: Path, files: dict[str, dict], said: str
+) -> None:
+    for name, content in {**files, "stick.json": _shapeless("stick", _item("log"))}.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    with pytest.raises(DataError, match=f"^{re.escape(f'{tmp_path}: {said}')}$"):
+        load_book(tmp_path, "adapt")
+
+
+def test_a_circle_in_a_book_comes_through_between_processes() -> None:
+    circle = RecipeBook((Recipe("egg", 1, (Ingredient("egg", 1),)),), frozenset(["egg"]), frozenset(), {})
+    with pytest.raises(MadeFromItself, match="egg is made from itself: egg from egg") as raised:
+        read_book(write_book(circle))
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.recipes) == (str(raised.value), raised.value.recipes)
 
 
 @pytest.mark.parametrize(

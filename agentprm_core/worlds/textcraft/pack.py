@@ -11,14 +11,14 @@ import json
 import lzma
 import os
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from agentprm_core.errors import DataError
 from agentprm_core.worlds.published_files import read_member
-from agentprm_core.worlds.textcraft.recipes import Ingredient, Recipe, RecipeBook
+from agentprm_core.worlds.textcraft.recipes import Ingredient, MadeFromItself, Recipe, RecipeBook
 
 VARIABLE = "TEXTCRAFT_RECIPES"
 ARCHIVE = "textcraft_recipes.tar.xz"
@@ -61,9 +61,10 @@ def make_book(files: Iterable[tuple[str, dict]], pack: Path | None = None) -> Re
     """The book of recipe files (name, content) in this order. ``pack``: where they lie, for errors.
 
     Raises:
-        DataError: a file of another shape, a recipe that makes itself; names the file.
+        DataError: a file of another shape, a recipe that makes itself; names the file, or those of the circle.
     """
     kept: list[Recipe] = []
+    kept_of: list[str] = []
     items: set[str] = set()
     tags: set[str] = set()
     tag_of: dict[str, str] = {}
@@ -91,11 +92,23 @@ def make_book(files: Iterable[tuple[str, dict]], pack: Path | None = None) -> Re
         if any(recipe.output in needs.get(each.name, ()) for each in parts):
             continue
         kept.append(recipe)
+        kept_of.append(name)
         for each in parts:
             deeper |= {each.name, *needs.get(each.name, ())}
-    if not kept:
+    book = _with_plain_items(RecipeBook(tuple(kept), frozenset(items), frozenset(tags), tag_of))
+    if not _depths(book, kept_of, where):
         raise DataError(f"{where or 'TextCraft: '}not one recipe for the crafting table among the files: {_HOW}")
-    return _with_plain_items(RecipeBook(tuple(kept), frozenset(items), frozenset(tags), tag_of))
+    return book
+
+
+def _depths(book: RecipeBook, files: Sequence[str], where: str) -> Mapping[str, int]:
+    """Those of the book. Raises DataError for a circle: names its ``files``, of which each recipe has one, in order."""
+    try:
+        return book.depths
+    except MadeFromItself as error:
+        named = [files[book.recipes.index(recipe)] for recipe in error.recipes]
+        one = "one of these files" if len(named) > 1 else "the file"
+        raise DataError(f"{where}{', '.join(named)}: {error}: take {one} out of the pack") from error
 
 
 def _with_plain_items(book: RecipeBook) -> RecipeBook:

@@ -39,6 +39,15 @@ class Recipe(NamedTuple):
         return craft_command(self.output, None, [(each.count, each.name) for each in self.ingredients])
 
 
+class MadeFromItself(DataError):
+    """Something whose recipes lead back to it."""
+
+    def __init__(self, message: str, recipes: Sequence[Recipe] = ()) -> None:
+        super().__init__(message)
+        self.recipes = recipes
+        """Those of the circle."""
+
+
 @dataclass(frozen=True)
 class RecipeBook:
     """All that can be crafted or got in one game. Recipes are in load order, which decides between equal ones."""
@@ -62,11 +71,11 @@ class RecipeBook:
     def depths(self) -> dict[str, int]:
         """Name → crafting steps one after the other: least over its recipes of the most over their ingredients + 1.
 
-        0 for what has no recipe (and is not in here).
+        0 for what has no recipe (and is not in here). Raises MadeFromItself.
         """
         known: dict[str, int] = {}
         for name in (*self.of_item, *self.of_tag):
-            self._measure(name, known, ())
+            self._measure(name, known, {})
         return known
 
     def depth(self, name: str) -> int:
@@ -76,17 +85,22 @@ class RecipeBook:
         """Whether ``get`` finds it: an item without a recipe that is no family."""
         return name in self.items and name not in self.tags and name not in self.of_item and name not in self.of_tag
 
-    def _measure(self, name: str, known: dict[str, int], above: tuple[str, ...]) -> int:
+    def _measure(self, name: str, known: dict[str, int], above: dict[str, Recipe]) -> int:
+        """``above``: what it is a part of, and by which recipe."""
         if name in known:
             return known[name]
         if name in above:
-            raise DataError(f"{name} is made from itself: {' from '.join((*above[above.index(name) :], name))}")
+            circle = list(above)[list(above).index(name) :]
+            said = f"{name} is made from itself: {' from '.join((*circle, name))}"
+            raise MadeFromItself(said, [above[each] for each in circle])
         recipes = self.of_item.get(name) or self.of_tag.get(name)
         if not recipes:
             return 0
-        above = (*above, name)
-        depth = min(1 + max(self._measure(each.name, known, above) for each in made.ingredients) for made in recipes)
-        return known.setdefault(name, depth)
+        return known.setdefault(name, min(self._measure_by(made, name, known, above) for made in recipes))
+
+    def _measure_by(self, made: Recipe, name: str, known: dict[str, int], above: dict[str, Recipe]) -> int:
+        inside = {**above, name: made}
+        return 1 + max(self._measure(each.name, known, inside) for each in made.ingredients)
 
 
 def spoken(name: str) -> str:
