@@ -164,6 +164,9 @@ def test_what_is_wrong_with_a_recipe_is_said_with_its_folder(tmp_path: Path, fil
         _shapeless("egg", {"item": "mod:hen"}),
         _shaped("egg", ["##"], **{"@": _item("hen")}),
         _shapeless("egg", _item("hen")) | {"result": {"item": "minecraft:egg", "count": 0}},
+        _shapeless("egg", _item("hen")) | {"result": {"item": "minecraft:egg", "count": float("inf")}},
+        _shapeless("egg", _item("hen")) | {"group": 5},
+        _shapeless("egg", _item("hen")) | {"group": ["food"]},
     ],
 )
 def test_a_file_that_is_no_recipe_is_named(broken: dict) -> None:

@@ -97,12 +97,35 @@ def test_a_product_without_a_field_says_which(pack: Path) -> None:
         ({"pricing": "12"}, "pricing is '12', not a list of int or float"),
         ({"pricing": ["a"]}, r"pricing is \['a'\], not a list of int or float"),
         ({"options": {"colour": "red"}}, "colour is 'red', not a list of str"),
-        ({"options": None}, "product 0 is damaged"),
+        ({"options": None}, "options is None, not an object"),
+        ({"options": "zzz"}, "options is 'zzz', not an object"),
+        ({"options": ["a", 3]}, r"options is \['a', 3\], not an object"),
     ],
 )
 def test_a_damaged_product_says_which_field(pack: Path, change: dict, said: str) -> None:
     (pack / PRODUCTS).write_text(json.dumps([_ENTRY | change]))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=rf"{PRODUCTS} of {pack}: product 0 is damaged: {said}; fetch the pack again"):
+        read_products(pack)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"instruction": 3}, "instruction is 3, not a text"),
+        ({"instruction_attributes": "abc"}, "instruction_attributes is 'abc', not a list of str"),
+        ({"instruction_attributes": [1]}, r"instruction_attributes is \[1\], not a list of str"),
+        ([1], r"B000000001 is \[1\], not an object"),
+    ],
+)
+def test_a_damaged_instruction_says_which_field(pack: Path, told: object, said: str) -> None:
+    (pack / INSTRUCTIONS).write_text(json.dumps({"B000000001": told}))
+    with pytest.raises(DataError, match=rf"{INSTRUCTIONS} of {pack}: the entry B000000001 is damaged: {said}; fetch"):
+        read_products(pack)
+
+
+def test_a_product_that_is_there_twice_is_refused(pack: Path) -> None:
+    (pack / PRODUCTS).write_text(json.dumps([_ENTRY, _ENTRY | {"asin": "B000000002"}, _ENTRY]))
+    with pytest.raises(DataError, match=f"{PRODUCTS} of {pack}: products 0 and 2 are both B000000001; fetch the pack"):
         read_products(pack)
 
 

@@ -73,7 +73,7 @@ def make_book(files: Iterable[tuple[str, dict]], pack: Path | None = None) -> Re
     for name, content in files:
         try:
             recipe = _recipe(content)
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:
             raise DataError(f"{where}{name}: no recipe as Minecraft 1.16.5 writes them ({error!r}): {_HOW}") from error
         if recipe is None:
             continue
@@ -143,7 +143,10 @@ def _recipe(content: dict) -> Recipe | None:
     output, count = (result, 1) if isinstance(result, str) else (result["item"], int(result.get("count", 1)))
     if not ingredients or count < 1 or any(each.count < 1 for each in ingredients):
         raise ValueError("it takes nothing, makes nothing, or takes none of what its key names")
-    return Recipe(_bare(output), count, tuple(ingredients), content.get("group"))
+    group = content.get("group")
+    if not isinstance(group, str | None):
+        raise ValueError(f"group is {group!r:.40}, not a text")
+    return Recipe(_bare(output), count, tuple(ingredients), group)
 
 
 def _ingredient(entry: dict | list, count: int) -> Ingredient:

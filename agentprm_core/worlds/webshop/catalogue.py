@@ -7,7 +7,8 @@ import math
 import os
 import random
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -114,7 +115,7 @@ def played_digest(root: Path) -> str:
 def read_products(root: Path) -> list[Product]:
     """The products of a folder or of a ``.tar.xz``, in file order.
 
-    Raises DataError: a file is not there, is cut, or a product lacks a field.
+    Raises DataError: a file is not there, is cut, a product lacks a field or is there twice; says which.
     """
     listed, instructions = _json(root, PRODUCTS), _json(root, INSTRUCTIONS)
     if not (isinstance(listed, list) and listed and isinstance(instructions, dict) and instructions):
@@ -122,7 +123,15 @@ def read_products(root: Path) -> list[Product]:
             f"webshop: {root}: {PRODUCTS} must be a list and {INSTRUCTIONS} an object, with something in them; fetch "
             "the pack again"
         )
-    return [_product(number, entry, instructions, root) for number, entry in enumerate(listed)]
+    products = [_product(number, entry, instructions, root) for number, entry in enumerate(listed)]
+    first: dict[str, int] = {}
+    for number, product in enumerate(products):
+        if (before := first.setdefault(product.asin, number)) != number:
+            raise DataError(
+                f"webshop: {PRODUCTS} of {root}: products {before} and {number} are both {product.asin}; fetch the "
+                "pack again, or take one out"
+            )
+    return products
 
 
 def _json(root: Path, name: str):
@@ -154,25 +163,50 @@ def _cut(root: Path, name: str, error: Exception) -> DataError:
 
 
 def _product(number: int, entry: dict, instructions: dict, root: Path) -> Product:
-    try:
-        told = instructions.get(entry["asin"], {})
+    with _sound(root, PRODUCTS, f"product {number}"):
+        asin = _text(entry, "asin")
+        with _sound(root, INSTRUCTIONS, f"the entry {asin}"):
+            instruction, wanted = _told(_object(instructions, asin) if asin in instructions else {})
+        options = _object(entry, "options")
         return Product(
-            asin=_text(entry, "asin"),
+            asin=asin,
             title=_text(entry, "Title"),
             description=_text(entry, "Description"),
             bullets=_list(entry, "BulletPoints", str),
-            options={name: _list(entry["options"], name, str) for name in dict(entry["options"])},
+            options={name: _list(options, name, str) for name in options},
             prices=_prices(entry),
             category=_text(entry, "category"),
             query=_text(entry, "query"),
             product_category=_text(entry, "product_category"),
             attributes=_list(entry, "Attributes", str),
-            instruction=told.get("instruction"),
-            wanted=tuple(told.get("instruction_attributes") or ()),
+            instruction=instruction,
+            wanted=wanted,
         )
-    except (KeyError, TypeError, AttributeError) as error:
+
+
+def _told(entry: dict) -> tuple[str | None, tuple[str, ...]]:
+    """What the product is asked for with, and the attributes that are wanted; nobody asks for many products."""
+    given = {name for name, value in entry.items() if value is not None}
+    return (
+        _text(entry, "instruction") if "instruction" in given else None,
+        _list(entry, "instruction_attributes", str) if "instruction_attributes" in given else (),
+    )
+
+
+@contextmanager
+def _sound(root: Path, name: str, what: str) -> Iterator[None]:
+    """Says of an entry with other contents than the pack's which one it is, and of which file."""
+    try:
+        yield
+    except (KeyError, TypeError) as error:
         wrong = f"lacks {error}" if isinstance(error, KeyError) else f"is damaged: {error}"
-        raise DataError(f"webshop: {PRODUCTS} of {root}: product {number} {wrong}; fetch the pack again") from error
+        raise DataError(f"webshop: {name} of {root}: {what} {wrong}; fetch the pack again") from error
+
+
+def _object(entry: dict, name: str) -> dict:
+    if not isinstance(entry[name], dict):
+        raise TypeError(f"{name} is {entry[name]!r:.40}, not an object")
+    return entry[name]
 
 
 def _text(entry: dict, name: str) -> str:
