@@ -9,7 +9,7 @@ A world is one folder (or one module) with one :class:`WorldSpec`. ``agentprm_co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from numbers import Real
@@ -33,6 +33,14 @@ class UnsupportedGame(DataError):
 
 class NoGenerator(DataError):
     """A world that generates no games: those that are published are all that it has."""
+
+
+class NoSplit(DataError):
+    """A split that published data does not have. Its line ends with those that it has."""
+
+    def __init__(self, message: str, there: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.there = there
 
 
 class Observation(NamedTuple):  # made at every turn, in half of a frozen dataclass's time

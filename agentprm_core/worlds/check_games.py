@@ -47,9 +47,13 @@ def games_to_check(spec: WorldSpec, root: Path | None, count: int, seed: int, na
 
 
 def _published_root(spec: WorldSpec) -> Path:
-    named, shared = os.environ.get(f"{spec.name.upper()}_DATA"), _SHARED / f"{spec.name}.tar.xz"
+    variable, shared = f"{spec.name.upper()}_DATA", _SHARED / f"{spec.name}.tar.xz"
+    named = os.environ.get(variable)
     if named is None and not shared.exists():
-        raise DataError(f"{spec.name} has no generator: give --root, the folder or archive of its published games")
+        raise DataError(
+            f"{spec.name} has no generator: give --root, the folder or archive of its published games, or set "
+            f"{variable} to it"
+        )
     return Path(named) if named else shared
 
 

@@ -13,6 +13,7 @@ from agentprm_core.draws import sample_of
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import WorldSpec, world_names, world_spec
+from agentprm_core.worlds.base import NoSplit
 
 
 def find_games(world: str, root: Path, split: str, limit: int | None = None) -> list[Game]:
@@ -41,6 +42,9 @@ def find_games(world: str, root: Path, split: str, limit: int | None = None) -> 
                     f"{root}, {split}: these are games of {other}, not of {spec.name}: take a policy that was trained "
                     f"in {other} (and --world {other}), or games of {spec.name}"
                 ) from error
+            if isinstance(error, NoSplit):
+                ours = [name for name in spec.published_splits if name not in error.there]
+                raise DataError(", ".join([str(error), *ours])) from error
             if isinstance(error, FileNotFoundError):
                 raise DataError(f"{root}: neither a table {table.name} nor published games there: {error}") from error
             raise

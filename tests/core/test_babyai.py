@@ -78,6 +78,13 @@ def test_a_record_of_another_world_is_refused():
         check([{"id": "t-1", "start": 3}])
 
 
+def test_a_record_of_a_level_that_there_is_not_is_told_by_its_number():
+    start = dict.fromkeys(("observation", "reward", "done", "mission", "goal", "max_steps", "env_id"))
+    said = r"^record 1 \(t-1\) is damaged, .*: BabyAI has the levels 1 to 40, not 41; give the whole file of this world"
+    with pytest.raises(DataError, match=said):
+        check([{"id": "t-1", "level": 41, "seed": 0, "steps": [], **start}])
+
+
 @pytest.mark.parametrize("level", range(1, 41))
 def test_low_level_actions_do_what_minigrid_does(level):
     """Random text actions on ours, the low-level actions that they came to on minigrid's own environment."""

@@ -607,7 +607,8 @@ def test_a_world_without_generator_and_data_says_which_data(tmp_path: Path) -> N
     ran = run("gsm8k", folder=tmp_path)
     assert ran.returncode == 1
     assert ran.stderr == (
-        "check_world: gsm8k has no generator: give --root, the folder or archive of its published games\n"
+        "check_world: gsm8k has no generator: give --root, the folder or archive of its published games, or set "
+        "GSM8K_DATA to it\n"
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentprm_core.datasets import games_to_table, write_table
 from agentprm_core.draws import sample_of
+from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.alfworld.games import write_game
 from agentprm_core.worlds.alfworld.households import generate_games
@@ -51,3 +52,16 @@ def test_published_games_are_found_by_our_splits_and_by_theirs(tmp_path):
     found = find_games("alfworld", tmp_path, "valid_seen")
     assert len(found) == 3
     assert find_games("alfworld", tmp_path, "seen") == found
+
+
+@pytest.mark.parametrize(
+    ("world", "splits"),
+    [
+        ("textcraft", "take one of adapt, agentgym, agentgym-test, agentgym-train, train, seen, unseen"),
+        ("gsm8k", "is not one of train, held_out, test, seen, unseen"),
+        ("mmlu", "is not one of dev, test, train, unseen"),
+    ],
+)
+def test_a_split_that_there_is_not_is_answered_with_theirs_and_ours(tmp_path, world, splits):
+    with pytest.raises(DataError, match=f"'nosuch'.* {splits}$"):
+        find_games(world, tmp_path, "nosuch")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import pickle
 import random
 import re
@@ -18,13 +19,14 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import NothingLeft
 from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.textcraft import pack
 from agentprm_core.worlds.textcraft.compiled import compile_game, write_game
 from agentprm_core.worlds.textcraft.engine import TextCraft
 from agentprm_core.worlds.textcraft.expert import Expert
 from agentprm_core.worlds.textcraft.names import FORMS, MATERIALS, goals_of, names_of
-from agentprm_core.worlds.textcraft.pack import ARCHIVE, find_pack, load_book, make_book
+from agentprm_core.worlds.textcraft.pack import ARCHIVE, VARIABLE, find_pack, load_book, make_book
 from agentprm_core.worlds.textcraft.planner import solves
-from agentprm_core.worlds.textcraft.published import load_published, published_game
+from agentprm_core.worlds.textcraft.published import RECORDS, load_published, published_game
 from agentprm_core.worlds.textcraft.recipes import (
     Ingredient,
     MadeFromItself,
@@ -170,7 +172,7 @@ def test_what_is_wrong_with_a_recipe_is_said_with_its_folder(tmp_path: Path, fil
     ],
 )
 def test_a_file_that_is_no_recipe_is_named(broken: dict) -> None:
-    with pytest.raises(DataError, match=r"egg\.json: no recipe as Minecraft .* set TEXTCRAFT_RECIPES"):
+    with pytest.raises(DataError, match=r"egg\.json: no recipe as Minecraft .*: mend it, or take the file out"):
         make_book([("egg.json", broken)])
 
 
@@ -215,19 +217,47 @@ def test_a_pack_cut_in_half_says_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere: no such folder or archive of recipes: set TEXTCRAFT_RECIPES"):
         load_book(tmp_path / "nowhere", "adapt")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="not one recipe for the crafting table"):
+    with pytest.raises(
+        DataError, match=r"not one recipe for the crafting table .*: take the pack of Minecraft's recipes"
+    ):
         load_book(tmp_path / "empty", "adapt")
+
+
+def test_where_no_pack_is_the_line_names_the_variable_only_where_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setattr(pack, "SHARED", tmp_path)
+    where = f"TextCraft: neither {ARCHIVE} nor a folder recipes is in {tmp_path}: put them there, or"
+    with pytest.raises(DataError, match=f"^{where} set {VARIABLE} to the folder of recipes or to {ARCHIVE}$"):
+        find_pack()
+    with pytest.raises(DataError, match=f"^{where} name the folder or archive that has them$"):
+        find_pack(tmp_path)
+
+
+def test_an_archive_of_recipes_is_taken_with_the_records_beside_it(tmp_path: Path) -> None:
+    archive = _archive(
+        tmp_path / "mine.tar.xz", {"sugar.json": json.dumps(_shapeless("sugar", _item("cane"))).encode()}
+    )
+    with pytest.raises(DataError, match=f"{tmp_path / RECORDS}: no records of TextCraft's starts"):
+        load_published(archive, "adapt")
+    said = "Crafting commands:\ncraft 1 sugar using 1 cane\n\nGoal: craft sugar."
+    start = {"id": "adapt-000", "variant": "adapt", "goal": "minecraft:sugar", "observation": said, "kind": "start"}
+    with lzma.open(tmp_path / RECORDS, "wt") as file:
+        file.write(json.dumps(start))
+    (game,) = load_published(archive, "adapt")
+    assert (game.id, game.kind) == ("textcraft/adapt-000", "depth_1")
 
 
 def test_published_games_that_cannot_be_loaded_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no published split 'test': take one of adapt, agentgym"):
         load_published(tmp_path, "test")
-    pack = _archive(tmp_path / ARCHIVE, _pack_files())
+    archive = _archive(tmp_path / ARCHIVE, _pack_files())
     start = {"id": "adapt-000", "variant": "adapt", "goal": "minecraft:castle", "observation": "Crafting commands:\n"}
     with pytest.raises(DataError, match=r"adapt-000: no recipe of .* makes the goal 'castle': take the whole pack"):
-        published_game(start, pack, "adapt")
+        published_game(start, archive, "adapt")
     with pytest.raises(DataError, match=r"no record of a start: KeyError.*; take the whole of textcraft"):
-        published_game({"id": "x"}, pack, "adapt")
+        published_game({"id": "x"}, archive, "adapt")
 
 
 @pytest.mark.parametrize("split", SPLITS)

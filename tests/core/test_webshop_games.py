@@ -136,11 +136,14 @@ def test_a_pack_with_nothing_in_it_is_refused(pack: Path) -> None:
 
 
 def test_no_pack_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=rf"holds neither {PRODUCTS} .*set {ROOT}"):
+    with pytest.raises(DataError, match=rf"{tmp_path} holds neither {PRODUCTS} .*; put it there, or name the folder"):
         read_products(tmp_path)
     monkeypatch.setenv(ROOT, str(tmp_path / "nowhere"))
     catalogue.cache_clear()
     with pytest.raises(DataError, match=f"no published catalogue at .*nowhere; set {ROOT}"):
+        catalogue("published")
+    monkeypatch.setenv(ROOT, str(tmp_path))
+    with pytest.raises(DataError, match=f"no published catalogue at {tmp_path}; set {ROOT} to the folder or .tar.xz"):
         catalogue("published")
     with pytest.raises(DataError, match="catalogue 'mine' is neither 'published' nor 'generated-SEED'"):
         catalogue("mine")
@@ -215,11 +218,13 @@ def test_published_games_of_products_that_worlds_would_not_read_are_refused(
 ) -> None:
     other = tmp_path / "other"
     monkeypatch.setenv(ROOT, str(other))
-    with pytest.raises(
-        DataError, match=f"played with the products at {other}, which are not there: set {ROOT} to {pack}$"
-    ):
+    not_there = f"played with the products at {other}, which are not there: set {ROOT} to {pack}$"
+    with pytest.raises(DataError, match=not_there):
         load_games(pack, "train", None)
-    shutil.copytree(pack, other, ignore=shutil.ignore_patterns("other"))
+    other.mkdir()
+    with pytest.raises(DataError, match=not_there):
+        load_games(pack, "train", None)
+    shutil.copytree(pack, other, ignore=shutil.ignore_patterns("other"), dirs_exist_ok=True)
     assert load_games(pack, "train", None) == load_games(other, "train", None)
     (other / PRODUCTS).write_text(json.dumps([_ENTRY]))
     with pytest.raises(

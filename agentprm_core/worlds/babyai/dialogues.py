@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agentprm_core.types import Game
-from agentprm_core.worlds.babyai.levels import LEVELS
+from agentprm_core.worlds.babyai.levels import LEVELS, make_level
 from agentprm_core.worlds.babyai.world import BabyAI, payload
+from agentprm_core.worlds.base import UnsupportedGame
 from agentprm_core.worlds.dialogues import Compared, Report, tally
 
 FINISHED = "The task with environment 0 has finished."
@@ -21,6 +22,10 @@ def _compared(record: dict) -> Iterator[Compared]:
     """(number of the step, 0 at reset; action; what was recorded; what we say) of every reply."""
     number, seed, steps = record["level"], record["seed"], record["steps"]
     start = {key: record[key] for key in ("observation", "reward", "done", "mission", "goal", "max_steps", "env_id")}
+    try:
+        make_level(number, seed)
+    except UnsupportedGame as error:  # what resetting says of it is for games, not for records
+        raise ValueError(error) from error
     world = BabyAI()
     world.reset(Game(record["id"], "babyai", "recorded", "", "", payload(number, seed)))
     level = world.maze.level

@@ -13,6 +13,7 @@ from pathlib import Path
 from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
+from agentprm_core.worlds.base import NoSplit
 from agentprm_core.worlds.gsm8k.answers import normalise
 from agentprm_core.worlds.published_files import published_files
 from agentprm_core.worlds.reasoning import MARK
@@ -40,7 +41,7 @@ def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
     Raises DataError: no such split, no file, a line that is no problem, an answer that is no number.
     """
     if split not in SPLITS:
-        raise DataError(f"gsm8k: {split!r} is not one of {', '.join(SPLITS)}")
+        raise NoSplit(f"gsm8k: {split!r} is not one of {', '.join(SPLITS)}", SPLITS)
     name = "test.jsonl" if split == "test" else "train.jsonl"
     games = [
         _game(f"{where}, line {number}", line, split)

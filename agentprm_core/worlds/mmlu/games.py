@@ -17,6 +17,7 @@ from pathlib import Path
 from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
+from agentprm_core.worlds.base import NoSplit
 from agentprm_core.worlds.mmlu.subjects import GROUP_OF
 from agentprm_core.worlds.published_files import published_files
 from agentprm_core.worlds.reasoning import MARK
@@ -42,7 +43,7 @@ def load_games(root: Path, split: str, limit: int | None) -> list[Game]:
     14,042 published test rows 13,932 are games. Raises DataError: no such split, no file, a row that is no question.
     """
     if split not in SPLITS:
-        raise DataError(f"mmlu: {split!r} is not one of {', '.join(SPLITS)}")
+        raise NoSplit(f"mmlu: {split!r} is not one of {', '.join(SPLITS)}", SPLITS)
     found = _read(root, "dev")
     if split == "test":
         found = {asked: game for asked, game in _read(root, "test").items() if asked not in found}

@@ -28,20 +28,28 @@ FIRST = {"adapt": ("gold_nugget.json", "honey_bottle.json", "iron_nugget.json"),
 """Variant of the published environment → files read before all others."""
 _PREFIX = "minecraft:"
 _HOW = f"set {VARIABLE} to the folder of recipes or to {ARCHIVE}"
+_MEND = "mend it, or take the file out of the pack"
 
 
 def find_pack(root: Path | None = None) -> Path:
-    """Where the recipe files are: in ``root``; without one, what the environment variable says, else in :data:`SHARED`.
+    """Where the recipe files are: ``root`` where it is an archive, else in it; without a root, what the environment
+    variable says, else in :data:`SHARED`.
 
     Raises DataError where they are not.
     """
     if root is None and (given := os.environ.get(VARIABLE)):
         return Path(given)
+    if root is not None and root.is_file():
+        return root
     place = SHARED if root is None else root
-    for found in (place / ARCHIVE, place / "recipes"):
-        if found.exists():
-            return found
-    raise DataError(f"TextCraft: neither {ARCHIVE} nor a folder recipes is in {place}: put them there, or {_HOW}")
+    if found := _pack_in(place):
+        return found
+    other = f", or {_HOW}" if root is None else ", or name the folder or archive that has them"
+    raise DataError(f"TextCraft: neither {ARCHIVE} nor a folder recipes is in {place}: put them there{other}")
+
+
+def _pack_in(folder: Path) -> Path | None:
+    return next((found for found in (folder / ARCHIVE, folder / "recipes") if found.exists()), None)
 
 
 @lru_cache(maxsize=4)
@@ -74,7 +82,7 @@ def make_book(files: Iterable[tuple[str, dict]], pack: Path | None = None) -> Re
         try:
             recipe = _recipe(content)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:
-            raise DataError(f"{where}{name}: no recipe as Minecraft 1.16.5 writes them ({error!r}): {_HOW}") from error
+            raise DataError(f"{where}{name}: no recipe as Minecraft 1.16.5 writes them ({error!r}): {_MEND}") from error
         if recipe is None:
             continue
         parts = recipe.ingredients
@@ -97,7 +105,8 @@ def make_book(files: Iterable[tuple[str, dict]], pack: Path | None = None) -> Re
             deeper |= {each.name, *needs.get(each.name, ())}
     book = _with_plain_items(RecipeBook(tuple(kept), frozenset(items), frozenset(tags), tag_of))
     if not _depths(book, kept_of, where):
-        raise DataError(f"{where or 'TextCraft: '}not one recipe for the crafting table among the files: {_HOW}")
+        none = "not one recipe for the crafting table among the files"
+        raise DataError(f"{where or 'TextCraft: '}{none}: take the pack of Minecraft's recipes (*.json)")
     return book
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from agentprm_core.draws import sample_of
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
+from agentprm_core.worlds.base import NoSplit
 from agentprm_core.worlds.textcraft.compiled import VARIANTS, write_game
 from agentprm_core.worlds.textcraft.pack import find_pack, load_book
 from agentprm_core.worlds.textcraft.recipes import spoken, write_book
@@ -31,17 +32,18 @@ _OPENING, _GOAL = "Crafting commands:\n", "\n\nGoal: craft "
 def load_published(root: Path, split: str, limit: int | None = None) -> list[Game]:
     """The published games of a split, sorted by id: all, or a sample of ``limit``.
 
-    ``root``: the folder with the recipes and the records.
+    ``root``: the folder with the recipes and the records, or the archive of recipes, beside which the records are.
 
     ``adapt``: the 200 starts of the authors' run. ``agentgym``: a start for each of the 544 goals.
     ``agentgym-test``: 100 of these. ``agentgym-train``: those whose goal is in neither ``agentgym-test`` nor ``adapt``.
 
-    Raises DataError for an unknown split, and where the recipes or the records are missing or broken.
+    Raises NoSplit for an unknown split, and DataError where the recipes or the records are missing or broken.
     """
     if split not in SPLITS:
-        raise DataError(f"TextCraft has no published split {split!r}: take one of {', '.join(SPLITS)}")
+        raise NoSplit(f"TextCraft has no published split {split!r}: take one of {', '.join(SPLITS)}", SPLITS)
     pack = find_pack(root)
-    starts = [each for each in read_records(root / RECORDS) if each.get("kind") == "start"]
+    records = read_records((pack.parent if pack == root else root) / RECORDS)
+    starts = [each for each in records if each.get("kind") == "start"]
     variant = split.partition("-")[0]
     mine = [each for each in starts if each["variant"] == variant]
     if split != variant:

@@ -81,7 +81,7 @@ def catalogue(name: str) -> Catalogue:
 def published_root() -> Path:
     """Where the published catalogue lies: ``WEBSHOP_DATA``, or ``../shared/data/later``. Raises DataError: nowhere."""
     root = _asked()
-    if not root.exists():
+    if not _holds(root):
         raise DataError(
             f"webshop: no published catalogue at {root}; set {ROOT} to the folder or .tar.xz with {PRODUCTS}"
         )
@@ -90,6 +90,11 @@ def published_root() -> Path:
 
 def _asked() -> Path:
     return Path(os.environ.get(ROOT) or _BESIDE)
+
+
+def _holds(root: Path) -> bool:
+    """Whether it may be a pack; a file is one, or is told that it is none when it is read."""
+    return root.is_file() or any((root / name).exists() for name in (PRODUCTS, _ARCHIVE))
 
 
 def products_digest(root: Path) -> str:
@@ -103,7 +108,7 @@ def played_digest(root: Path) -> str:
     Raises DataError: worlds would read other products, or none; says what to set.
     """
     digest, place = products_digest(root), _asked()
-    found = products_digest(place) if place.exists() else ""
+    found = products_digest(place) if _holds(place) else ""
     if found != digest:
         raise DataError(
             f"webshop: the games of {root} are played with the products at {place}, which are "
@@ -152,7 +157,8 @@ def _read(root: Path, name: str) -> bytes:
             return read_member(opened, members[name])
     except (FileNotFoundError, KeyError) as error:
         raise DataError(
-            f"webshop: {root} holds neither {name} nor {_ARCHIVE} with it; set {ROOT} to the pack"
+            f"webshop: {root} holds neither {name} nor {_ARCHIVE} with it; put it there, or name the folder or .tar.xz "
+            f"with {PRODUCTS} and {INSTRUCTIONS}"
         ) from error
     except (ValueError, EOFError, OSError, tarfile.TarError) as error:
         raise _cut(root, name, error) from error
