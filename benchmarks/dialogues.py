@@ -2,6 +2,8 @@
 
 python -m benchmarks.dialogues --world textcraft --file textcraft_dialogues.jsonl.xz --json
 
+TextCraft's recipes and WebShop's products are those of ``TEXTCRAFT_RECIPES`` and ``WEBSHOP_DATA``, of
+../shared/data/later beside the repository, or of the file's own folder, whichever is first.
 Exits with 1 where something is not as recorded, and where the file cannot be read.
 """
 
@@ -30,6 +32,7 @@ def main() -> None:
     asked = parser.parse_args()
     try:
         check = _check_of(asked.world)
+        _look_beside(asked.world, asked.file.parent)
         records = read_records(asked.file)
         start = time.perf_counter()
         report = check(records)
@@ -47,13 +50,25 @@ def main() -> None:
 
 def _check_of(world: str) -> Callable[[Sequence[dict]], Report]:
     """Raises DataError for a world without recordings."""
-    package = world_spec(world).make.__module__.rpartition(".")[0]
-    check = None
-    if package and find_spec(f"{package}.dialogues"):
-        check = getattr(import_module(f"{package}.dialogues"), "check", None)
+    check = _of_dialogues(world, "check")
     if check is None:
         raise DataError(f"--world: {world} has no recorded dialogues; textcraft, babyai and webshop have")
     return check
+
+
+def _look_beside(world: str, folder: Path) -> None:
+    """A world that reads a pack may find it in ``folder``."""
+    look = _of_dialogues(world, "look_beside")
+    if look is not None:
+        look(folder)
+
+
+def _of_dialogues(world: str, name: str) -> Callable | None:
+    """What the world's module ``dialogues`` has of this name."""
+    package = world_spec(world).make.__module__.rpartition(".")[0]
+    if not package or not find_spec(f"{package}.dialogues"):
+        return None
+    return getattr(import_module(f"{package}.dialogues"), name, None)
 
 
 if __name__ == "__main__":

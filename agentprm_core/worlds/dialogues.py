@@ -1,7 +1,7 @@
 """Recorded dialogues of a published environment against our world: what a check of a file says.
 
 A world that has such recordings has a module ``dialogues`` in its folder with ``check(records) -> Report``;
-``python -m benchmarks.dialogues`` calls it.
+``python -m benchmarks.dialogues`` calls it. Where it reads a pack, ``look_beside(folder)`` finds that beside the file.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ import pytest
 
 from agentprm_core.errors import DataError
 from agentprm_core.worlds.dialogues import Report, read_records, tally
+from agentprm_core.worlds.textcraft import pack
+from agentprm_core.worlds.textcraft.pack import VARIABLE
 from benchmarks import dialogues
 
 RECORDS = [{"id": "a", "steps": [1, 2]}, {"id": "b", "steps": [3]}]
@@ -70,6 +72,32 @@ def test_the_command_ends_with_1_where_something_differs(tmp_path, monkeypatch, 
             dialogues.main()
         assert ended.value.code == code
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["mismatches"] == mismatches
+
+
+def test_recipes_are_found_beside_the_file_where_they_are_nowhere_else(tmp_path, monkeypatch, capsys):
+    said = "Crafting commands:\ncraft 1 sugar using 1 cane\n\nGoal: craft sugar."
+    start = {"id": "a", "kind": "start", "variant": "adapt", "goal": "minecraft:sugar", "observation": said, "depth": 1}
+    path = written(tmp_path / "a.jsonl", [start])
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setattr(pack, "SHARED", tmp_path / "nowhere")
+    monkeypatch.setattr(sys, "argv", ["dialogues", "--world", "textcraft", "--file", str(path)])
+    with pytest.raises(SystemExit, match=f"^dialogues: TextCraft: neither .* is in {tmp_path / 'nowhere'}: put them"):
+        dialogues.main()
+    sugar = {"type": "minecraft:crafting_shapeless", "result": {"item": "minecraft:sugar"}}
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "sugar.json").write_text(json.dumps(sugar | {"ingredients": [{"item": "minecraft:cane"}]}))
+    with pytest.raises(SystemExit) as ended:
+        dialogues.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "textcraft: 0 dialogues, 1 steps, 0 mismatches\n"
+
+
+def test_a_pack_that_the_variable_names_goes_before_that_beside_the_file(tmp_path, monkeypatch):
+    (tmp_path / "recipes").mkdir()
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
+    monkeypatch.setattr(pack, "SHARED", tmp_path / "nowhere")
+    pack.look_beside(tmp_path)
+    assert pack.find_pack() == tmp_path / "mine"
 
 
 @pytest.mark.parametrize("world", ["all_worlds", "gsm8k", "tests.model.toy:TOY"])

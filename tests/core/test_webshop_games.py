@@ -14,6 +14,8 @@ import pytest
 from agentprm_core.errors import DataError
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import Between, OneOf, UnsupportedGame
+from agentprm_core.worlds.webshop import catalogue as catalogues
+from agentprm_core.worlds.webshop import dialogues
 from agentprm_core.worlds.webshop.catalogue import INSTRUCTIONS, PRODUCTS, ROOT, catalogue, read_products
 from agentprm_core.worlds.webshop.games import CATALOGUES, KINDS, SPLITS, generate_games, load_games
 from agentprm_core.worlds.webshop.generate import COUNT, generate_products
@@ -147,6 +149,20 @@ def test_no_pack_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         catalogue("published")
     with pytest.raises(DataError, match="catalogue 'mine' is neither 'published' nor 'generated-SEED'"):
         catalogue("mine")
+
+
+def test_products_are_found_beside_the_records_where_they_are_nowhere_else(
+    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ROOT, "")
+    monkeypatch.setattr(catalogues, "_BESIDE", tmp_path / "nowhere")
+    dialogues.look_beside(tmp_path / "empty")
+    with pytest.raises(DataError, match=f"no published catalogue at {tmp_path / 'nowhere'}; set {ROOT}"):
+        catalogues.published_root()
+    dialogues.look_beside(pack)
+    assert catalogues.published_root() == pack
+    dialogues.look_beside(tmp_path / "other")
+    assert catalogues.published_root() == pack
 
 
 def test_a_generated_catalogue_is_its_seeds() -> None:

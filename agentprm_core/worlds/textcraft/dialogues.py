@@ -7,8 +7,10 @@ from pathlib import Path
 
 from agentprm_core.worlds.dialogues import Compared, Report, tally
 from agentprm_core.worlds.textcraft.engine import TextCraft
-from agentprm_core.worlds.textcraft.pack import find_pack
+from agentprm_core.worlds.textcraft.pack import find_pack, look_beside
 from agentprm_core.worlds.textcraft.published import published_game
+
+__all__ = ["check", "look_beside"]
 
 
 def check(records: Sequence[dict]) -> Report:

@@ -48,6 +48,13 @@ def find_pack(root: Path | None = None) -> Path:
     raise DataError(f"TextCraft: neither {ARCHIVE} nor a folder recipes is in {place}: put them there{other}")
 
 
+def look_beside(folder: Path) -> None:
+    """Has this process find the recipes in ``folder`` where the environment variable is not set and :data:`SHARED` has
+    none."""
+    if not os.environ.get(VARIABLE) and not _pack_in(SHARED) and (found := _pack_in(folder)):
+        os.environ[VARIABLE] = str(found)
+
+
 def _pack_in(folder: Path) -> Path | None:
     return next((found for found in (folder / ARCHIVE, folder / "recipes") if found.exists()), None)
 

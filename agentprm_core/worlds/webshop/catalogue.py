@@ -92,6 +92,13 @@ def _asked() -> Path:
     return Path(os.environ.get(ROOT) or _BESIDE)
 
 
+def look_beside(folder: Path) -> None:
+    """Has worlds of this process read published products in ``folder`` where ``WEBSHOP_DATA`` is not set and
+    ``../shared/data/later`` has none."""
+    if not os.environ.get(ROOT) and not _holds(_BESIDE) and _holds(folder):
+        os.environ[ROOT] = str(folder)
+
+
 def _holds(root: Path) -> bool:
     """Whether it may be a pack; a file is one, or is told that it is none when it is read."""
     return root.is_file() or any((root / name).exists() for name in (PRODUCTS, _ARCHIVE))

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from agentprm_core.worlds.dialogues import Compared, Report, tally, whole
 from agentprm_core.worlds.webshop.analysis import STOP_WORDS
-from agentprm_core.worlds.webshop.catalogue import PUBLISHED, Catalogue, catalogue
+from agentprm_core.worlds.webshop.catalogue import PUBLISHED, Catalogue, catalogue, look_beside
 from agentprm_core.worlds.webshop.engine import WebShopWorld
 from agentprm_core.worlds.webshop.games import make_game
 from agentprm_core.worlds.webshop.goals import Goal, instruction_text, make_goals
 from agentprm_core.worlds.webshop.reward import COLOURS, option_matches, type_share
+
+__all__ = ["check", "look_beside"]
 
 
 def check(records: Sequence[dict]) -> Report:
