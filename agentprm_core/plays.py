@@ -172,12 +172,20 @@ def play_figures(episodes: Sequence[Episode], tried: pa.Table, most_turns: Mappi
         "mean_reward": sum(episode.reward for episode in episodes) / len(episodes),
         "mean_actions": sum(episode.length for episode in episodes) / len(episodes),
         "inadmissible": sum(not turn.valid for turn in turns) / len(turns),
+        "unchanged": unchanged(episodes),
         "truncated": sum(not e.won and e.length < most_turns[e.game_id] for e in episodes) / len(episodes),
         "branch_states": len(states),
         "branch_plays": tried.num_rows,
         "episodes_played": len(episodes) + len(branched),
         "turns_played": len(turns) + sum(row["length"] + 1 for row in branched),
     }
+
+
+def unchanged(episodes: Sequence[Episode]) -> float:
+    """The share of commands that left the world as it was: refused ones, and those that only look. An episode's last
+    command is left out, since no state after it is kept. 0 where no episode has two turns."""
+    pairs = [pair for episode in episodes for pair in pairwise(episode.turns[episode.start :])]
+    return sum(here.state_key == after.state_key for here, after in pairs) / max(len(pairs), 1)
 
 
 def _starts(plays: Plays, games: Sequence[Game], demos: Mapping[str, Episode]) -> Iterator[Start]:

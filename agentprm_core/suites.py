@@ -29,7 +29,7 @@ from agentprm_core.worlds.base import GOAL_WORDS, Between, OneOf, WorldSpec
 
 TURN = ("game_id", "episode", "turn")
 MIN_VALID = 0.5
-"""Floor under the share of admissible actions in rollouts."""
+"""Floor under the share of admissible actions in rollouts, and under that of filled templates that the world takes."""
 MIN_STD = 0.001
 """Floor under the standard deviation of labels."""
 LEAST_CHANCE = 1e-4
@@ -119,6 +119,7 @@ def rollouts_suite(rollouts: pa.Table, *, policy: str, episodes_per_game: int, s
     games = episodes.group_by("game_id", maintain_order=True).agg(episodes=pl.len())
     return [
         Check(f"{name} turns", _narrow(turns, policy), TURN, _turn_expectations(policy)),
+        *_filled(rollouts, name),
         Check(
             f"{name} episodes",
             episodes.to_arrow(),
@@ -292,6 +293,20 @@ def _narrow(turns: pl.DataFrame, policy: str) -> pa.Table:
         reward=pl.col("reward"),
         valid=pl.col("valid").cast(pl.Float64),
     ).to_arrow()
+
+
+def _filled(rollouts: pa.Table, name: str) -> list[Check]:
+    """Commands that fill a template (``search[…]``) are admissible whatever they say. So what counts is the share that
+    the world takes: they lead to another state. An episode's last command is left out, as no state after it is kept."""
+    turns = pl.DataFrame(rollouts.select([*TURN, "action", "admissible", "valid", "state_key"]))
+    after = pl.col("state_key").shift(-1).over("game_id", "episode")
+    filled = turns.with_columns(taken=(after != pl.col("state_key")).cast(pl.Float64)).filter(
+        pl.col("valid") & ~pl.col("admissible").list.contains(pl.col("action")) & pl.col("taken").is_not_null()
+    )
+    if filled.is_empty():
+        return []
+    taken = mean_between("taken", MIN_VALID, 1, "the world takes enough of the commands that fill a template")
+    return [Check(f"{name} filled templates", filled.select(*TURN, "taken").to_arrow(), TURN, (taken,))]
 
 
 def _turn_expectations(policy: str) -> tuple[Expectation, ...]:

@@ -148,3 +148,12 @@ def test_a_slice_fills_every_slot_several_times_and_no_states_are_one_slice():
     assert [len(part) for part in slices] == [13, 13, 14]
     assert len(list(plays._slices(several, continuations=400, seats=1))) == plays._PORTIONS
     assert list(plays._slices([], continuations=4, seats=16)) == [[]]
+
+
+def test_commands_that_left_the_world_as_it_was():
+    def episode(keys: str, start: int = 0) -> Episode:
+        return Episode("g", 0, 1, tuple(Turn("see", "do", ("do",), True, key) for key in keys), won=False, start=start)
+
+    assert plays.unchanged([episode("aabc"), episode("dd")]) == 2 / 4
+    assert plays.unchanged([episode("aabc", start=1)]) == 0  # what was replayed is nobody's command
+    assert plays.unchanged([episode("a")]) == 0
