@@ -62,6 +62,21 @@ def is_reward(value: object) -> bool:
     return isinstance(value, Real) and not value < 0 and bool(value <= 1)  # numpy's numbers are Real, too
 
 
+def observation_fault(seen: object) -> str:
+    """Why a play cannot go on with what a world returned; empty where it can."""
+    if not isinstance(seen, Observation):
+        return f"a {type(seen).__name__}, not an Observation"
+    if not isinstance(seen.text, str):
+        return f"the text {seen.text!r:.80} is not a string"
+    try:
+        if isinstance(seen.admissible, tuple):
+            "".join(seen.admissible)  # asked at every step: to look at each takes six times as long
+            return ""
+    except TypeError:
+        pass
+    return f"admissible must be a tuple of strings: {seen.admissible!r:.80}"
+
+
 def admits(admissible: tuple[str, ...], command: str) -> bool:
     """Whether ``command`` means something where these commands are admissible: one of them, a template filled in, or
     any text that is not blank where none are listed."""

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from agentprm_core.types import Game
-from agentprm_core.worlds.base import OPEN, Expert, NothingLeft, Observation, World, WorldSpec, admits, is_reward
+from agentprm_core.worlds.base import (
+    OPEN,
+    Expert,
+    NothingLeft,
+    Observation,
+    World,
+    WorldSpec,
+    admits,
+    is_reward,
+    observation_fault,
+)
 from agentprm_core.worlds.raised import said_of
 from agentprm_core.worlds.replay import Replayed
 
@@ -92,16 +102,15 @@ def walk_game(spec: WorldSpec, game: Game, rng: random.Random, guided: bool, fau
         if command is None or rng.random() < _MISTAKES:
             advised = False
             command = NONSENSE if seen.admissible and rng.random() < _NONSENSE_SHARE else _choose(rng, walk)
-        done, after = command, None
+        done, answer = command, None
         with faults.raised("plays", f"{game.id}, step {len(walk.commands) + 1} ({command!r}):"):
-            after = world.step(command)
-            key = world.state_key()
-        if after is None or not _is_observation(after, f"{game.id}, after {command!r}", faults):
+            answer = world.step(command), world.state_key()
+        if answer is None or not _is_observation(answer[0], f"{game.id}, after {command!r}", faults):
             return walk
         walk.commands.append(command)
         walk.advised += advised
-        walk.seen.append(after)
-        walk.keys.append(key)
+        walk.seen.append(answer[0])
+        walk.keys.append(answer[1])
         _look(walk, faults)
     return walk
 
@@ -131,14 +140,9 @@ def _choose(rng: random.Random, walk: Walk) -> str:
 
 def _is_observation(seen: object, where: str, faults: Faults) -> bool:
     """Whether it has the types that a play goes on with."""
-    if not isinstance(seen, Observation):
-        faults.add("observations", f"{where}: a {type(seen).__name__}, not an Observation")
-        return False
-    listed = seen.admissible
-    tuple_of_texts = isinstance(listed, tuple) and all(isinstance(command, str) for command in listed)
-    faults.expect(tuple_of_texts, "observations", f"{where}: admissible must be a tuple of strings: {listed!r:.80}")
-    faults.expect(isinstance(seen.text, str), "observations", f"{where}: the text {seen.text!r} is not a string")
-    return tuple_of_texts and isinstance(seen.text, str)
+    fault = observation_fault(seen)
+    faults.expect(not fault, "observations", f"{where}: {fault}")
+    return not fault
 
 
 def _look(walk: Walk, faults: Faults) -> None:

@@ -322,12 +322,33 @@ def test_observations_that_are_none(changes: dict, said: str) -> None:
     assert said in report.faults["observations"]
 
 
-def test_a_step_that_returns_no_observation() -> None:
-    class Pair(Stairs):
+@pytest.mark.parametrize(("returned", "kind"), [(("text", 0.0), "tuple"), (None, "NoneType")])
+def test_a_step_that_returns_no_observation(returned: object, kind: str) -> None:
+    class Returns(Stairs):
         def step(self, command: str):
-            return "text", 0.0
+            super().step(command)
+            return returned
 
-    assert "a tuple, not an Observation" in check(Pair).faults["observations"]
+    assert f"a {kind}, not an Observation" in check(Returns).faults["observations"]
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_a_key_that_cannot_be_had_after_a_step(last: int) -> None:
+    class Forgets(Stairs):
+        def reset(self, game: Game) -> Observation:
+            self.steps = 0
+            return super().reset(game)
+
+        def step(self, command: str) -> Observation:
+            self.steps += 1
+            return super().step(command)
+
+        def state_key(self) -> str:
+            return {}["key"] if self.steps > last else super().state_key()
+
+    report = check(Forgets)
+    assert f"step {last + 1} (" in report.faults["plays"] and "raised KeyError: 'key'" in report.faults["plays"]
+    assert report.steps == 4 * last and "keys_sound" not in report.faults
 
 
 def test_a_listed_command_that_does_nothing() -> None:
