@@ -59,13 +59,14 @@ class Observation(NamedTuple):  # made at every turn, in half of a frozen datacl
 
 def is_reward(value: object) -> bool:
     """Whether it is a number in [0, 1]."""
-    return isinstance(value, Real) and not value < 0 and bool(value <= 1)  # numpy's numbers are Real, too
+    number = isinstance(value, (float, Real))  # numpy's are Real, too; a float is known in a tenth of the time
+    return number and not value < 0 and bool(value <= 1)
 
 
 def observation_fault(seen: object) -> str:
     """Why a play cannot go on with what a world returned; empty where it can."""
     if not isinstance(seen, Observation):
-        return f"a {type(seen).__name__}, not an Observation"
+        return f"returned a {type(seen).__name__}, not an Observation"
     if not isinstance(seen.text, str):
         return f"the text {seen.text!r:.80} is not a string"
     try:

@@ -7,15 +7,16 @@ from typing import Self
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import Observation, World, is_reward
+from agentprm_core.worlds.base import Observation, World, is_reward, observation_fault
 from agentprm_core.worlds.raised import said_of
 
 
 class Guarded:
     """The world of a spec (:class:`agentprm_core.worlds.base.World`), asked with care.
 
-    What it raises is a :class:`DataError` with the world's name, the game and the step, and so is a reward that is not
-    in [0, 1]. Expected errors pass as they are.
+    What it raises is a :class:`DataError` with the world's name, the game and the step. So are an answer that is no
+    :class:`Observation` of texts, a key that is no text and a reward that is not in [0, 1]. Expected errors pass as
+    they are.
     """
 
     __slots__ = ("_command", "_game_id", "_name", "_steps", "_world")
@@ -29,28 +30,22 @@ class Guarded:
         self._game_id, self._steps = game.id, 0
         try:
             seen = self._world.reset(game)
-            sound = is_reward(seen.reward)
         except EXPECTED:
             raise
         except (Exception, SystemExit) as error:  # a stranger's world may raise anything
             raise self._raised(error) from error
-        if not sound:
-            raise self._unsound(seen)
-        return seen
+        return self._sound(seen)
 
     def step(self, command: str) -> Observation:
         self._steps += 1
         self._command = command
         try:
             seen = self._world.step(command)
-            sound = is_reward(seen.reward)
         except EXPECTED:
             raise
         except (Exception, SystemExit) as error:
             raise self._raised(error) from error
-        if not sound:
-            raise self._unsound(seen)
-        return seen
+        return self._sound(seen)
 
     def begin(self, command: str) -> None:
         """Send a command whose answer the next step reads (``WorldSpec.remote``)."""
@@ -68,11 +63,14 @@ class Guarded:
 
     def state_key(self) -> str:
         try:
-            return self._world.state_key()
+            key = self._world.state_key()
         except EXPECTED:
             raise
         except (Exception, SystemExit) as error:
             raise self._raised(error, "state_key ") from error
+        if not isinstance(key, str):
+            raise self._fault(f"state_key is {key!r:.80}, not a string")
+        return key
 
     def require_clones(self, key: str) -> None:
         """Raises DataError where its ``state_key`` or that of a clone is not ``key``, which it was before a clone of it
@@ -87,8 +85,13 @@ class Guarded:
     def _raised(self, error: BaseException, what: str = "") -> DataError:
         return self._fault(f"{what}raised {said_of(error)}")
 
-    def _unsound(self, seen: Observation) -> DataError:
-        return self._fault(f"the reward {seen.reward!r} is not in [0, 1]")
+    def _sound(self, seen: Observation) -> Observation:
+        """Raises DataError where it is none that a play can go on with."""
+        if fault := observation_fault(seen):
+            raise self._fault(fault)
+        if not is_reward(seen.reward):
+            raise self._fault(f"the reward {seen.reward!r} is not in [0, 1]")
+        return seen
 
     def _fault(self, what: str) -> DataError:
         where = f"step {self._steps} ({self._command!r})" if self._steps else "reset"

@@ -67,6 +67,26 @@ class PaysText(Counting):
         return super().step(command)._replace(reward="1")
 
 
+class Silent(Counting):
+    def step(self, command: str) -> Observation:
+        return None  # pyright: ignore[reportReturnType]
+
+
+class SaysNoText(Counting):
+    def step(self, command: str) -> Observation:
+        return super().step(command)._replace(text=None)
+
+
+class Lists(Counting):
+    def reset(self, game: Game) -> Observation:
+        return super().reset(game)._replace(admissible=["look"])
+
+
+class ListsNumbers(Counting):
+    def step(self, command: str) -> Observation:
+        return super().step(command)._replace(admissible=("look", 7))
+
+
 class RaisesAtReset(Counting):
     def reset(self, game: Game) -> Observation:
         raise KeyError("no such level")
@@ -115,9 +135,17 @@ class Keyless(Counting):
         raise AttributeError("key")
 
 
-RAISES, PAYS, PAYS_NAN, PAYS_NOTHING, PAYS_TEXT, RAISES_AT_RESET, LEAVES, REFUSES, KEYLESS = (
+class Numbered(Counting):
+    def state_key(self) -> str:
+        return self.steps  # pyright: ignore[reportReturnType]
+
+
+RAISES, PAYS, PAYS_NAN, PAYS_NOTHING, PAYS_TEXT, RAISES_AT_RESET, LEAVES, REFUSES, KEYLESS, NUMBERED = (
     replace(toy.TOY, make=make)
-    for make in (Raises, Pays, PaysNan, PaysNothing, PaysText, RaisesAtReset, Leaves, Refuses, Keyless)
+    for make in (Raises, Pays, PaysNan, PaysNothing, PaysText, RaisesAtReset, Leaves, Refuses, Keyless, Numbered)
+)
+SILENT, SAYS_NO_TEXT, LISTS, LISTS_NUMBERS = (
+    replace(toy.TOY, make=make) for make in (Silent, SaysNoText, Lists, ListsNumbers)
 )
 CLONES_ITSELF, FORGETS, CANNOT_CLONE, WANDERS = (
     replace(toy.TOY, make=make) for make in (ClonesItself, Forgets, CannotClone, Wanders)
@@ -172,6 +200,11 @@ FAULTS = {
     "RAISES_AT_RESET": r"reset: raised KeyError: 'no such level'" + HERE,
     "LEAVES": r"step 1 \('.+'\): raised SystemExit: bye" + HERE,
     "KEYLESS": r"reset: state_key raised AttributeError: key" + HERE,
+    "NUMBERED": r"reset: state_key is 0, not a string",
+    "SILENT": r"step 1 \('.+'\): returned a NoneType, not an Observation",
+    "SAYS_NO_TEXT": r"step 1 \('.+'\): the text None is not a string",
+    "LISTS": r"reset: admissible must be a tuple of strings: \['look'\]",
+    "LISTS_NUMBERS": r"step 1 \('.+'\): admissible must be a tuple of strings: \('look', 7\)",
 }
 
 
@@ -263,7 +296,7 @@ def evaluated(agent, monkeypatch, attribute: str, *more: str) -> None:
     standalone.main()
 
 
-@pytest.mark.parametrize("attribute", ["RAISES", "PAYS", "PAYS_NAN"])
+@pytest.mark.parametrize("attribute", ["RAISES", "PAYS", "PAYS_NAN", "SAYS_NO_TEXT"])
 def test_evaluate_ends_with_that_line(agent, toy_engine, monkeypatch, attribute):
     with pytest.raises(SystemExit, match=f"^evaluate: {re.escape(named(attribute))}, toy/00\\d, {FAULTS[attribute]}"):
         evaluated(agent, monkeypatch, attribute)
