@@ -41,6 +41,7 @@ from agentprm_core.rollout import play, starts
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import listed_commands
+from agentprm_core.worlds.generating import generated_by
 
 BATCH = 16
 """Conversations answered together."""
@@ -54,7 +55,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(args.threads)
     spec = world_spec(args.world)
     policy = load_checkpoint(args.model, prompt=spec.prompt)
-    games = spec.generate(args.games, args.seed, args.split)
+    games = generated_by(spec, args.games, args.seed, args.split)
     greedy = played(policy, games, args, temperature=0.0)
     draws = random.Random(args.seed)
     states = [(episode, draws.randrange(episode.length)) for episode in greedy if episode.turns]

@@ -21,6 +21,7 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.generating import generated_by
 from agentprm_core.worlds.published import find_games
 
 
@@ -43,7 +44,7 @@ def main() -> None:
     asked = parser.parse_args()
     try:
         if asked.games.isdecimal():
-            games = list(world_spec(asked.world).generate(int(asked.games), asked.seed, asked.split))
+            games = generated_by(world_spec(asked.world), int(asked.games), asked.seed, asked.split)
         elif Path(asked.games).is_dir():
             games = find_games(asked.world, Path(asked.games), asked.split)
         else:

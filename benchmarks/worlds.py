@@ -22,6 +22,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
 from agentprm_core.worlds.base import OPEN
 from agentprm_core.worlds.check_costs import episode_kilobytes
+from agentprm_core.worlds.generating import generated_by
 
 REPEATS = 5
 """How often each walk is played: one is too short to time."""
@@ -99,7 +100,7 @@ def main() -> None:
     asked = parser.parse_args()
     try:
         spec = world_spec(asked.world)
-        games = spec.generate(asked.games, asked.seed, asked.split)
+        games = generated_by(spec, asked.games, asked.seed, asked.split)
         figures = {"world": asked.world, **measure(spec, games, asked.steps, asked.seed)}
     except EXPECTED as error:
         sys.exit(f"worlds: {error}")

@@ -18,6 +18,7 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, to_install, world_spec
 from agentprm_core.worlds.base import NoGenerator
+from agentprm_core.worlds.generating import generated_by
 
 
 def main(prog: str = "python -m tasks.serve_world") -> None:
@@ -54,12 +55,13 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
 def served_games(spec: WorldSpec, root: Path | None, count: int, seed: int) -> dict[str, list[Game]]:
     """Games by split: ``count`` of train, a tenth of that of the others; of published games at most as many.
 
-    Raises DataError for a world that has none of the kind, and whatever the world raises.
+    Raises DataError for a world that has none of the kind or whose generator fails, and whatever reading published ones
+    raises.
     """
     counts = {"train": count, "seen": count // 10, "unseen": count // 10}
     if root is None:
         try:
-            return {split: spec.generate(number, seed, split) for split, number in counts.items()}
+            return {split: generated_by(spec, number, seed, split) for split, number in counts.items()}
         except NoGenerator as error:
             raise DataError(
                 f"{spec.name} has no generator: give --root, the folder or archive of its published games"

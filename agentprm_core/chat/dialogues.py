@@ -28,6 +28,7 @@ from agentprm_core.types import Episode, Game, Prompt
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import NoGenerator, listed_commands
 from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.generating import generated_by
 
 WORLDS = ("alfworld", "babyai", "textcraft", "arithmetic")
 """Those that have an expert and short texts."""
@@ -97,7 +98,7 @@ def _games(name: str, count: int, seed: int) -> list[Game]:
     if spec.expert is None:
         raise DataError(f"{name}: it has no expert, so there is nobody to make dialogues of: name another world")
     try:
-        games = spec.generate(count, seed, "train")
+        games = generated_by(spec, count, seed, "train")
     except NoGenerator:
         raise DataError(f"{name}: it generates no games to make dialogues of: name another world") from None
     order = random.Random(seed).sample(range(len(games)), len(games))

@@ -13,6 +13,7 @@ from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import GOAL_WORDS, OneOf, WorldSpec
 from agentprm_core.worlds.check_elsewhere import games_elsewhere
 from agentprm_core.worlds.check_walks import Faults
+from agentprm_core.worlds.generating import generated_by
 from agentprm_core.worlds.raised import said_of
 
 SPLITS = ("train", "seen", "unseen")
@@ -26,37 +27,21 @@ def generated(
 
     Raises DataError where ``train`` cannot.
     """
-    games = {"train": _generated(spec, count, seed, "train")}
+    games = {"train": generated_by(spec, count, seed, "train")}
     lines = []
     for split in SPLITS[1:]:
         try:
-            games[split] = _generated(spec, count, seed, split)
+            games[split] = generated_by(spec, count, seed, split)
         except DataError as error:
             lines.append(f"no games of the split {split}: {error}")
     for split, found in games.items():
         if len(found) != count:
             lines.append(f"generate({count}, {seed}, {split!r}) returns {len(found)} games")
-        if _generated(spec, count, seed, split) != found:
+        if generated_by(spec, count, seed, split) != found:
             lines.append(f"generate({count}, {seed}, {split!r}) returns other games the second time")
     if name is not None and not lines and not any(map(_unwritable, games["train"])):
         lines += games_elsewhere(name, [(count, seed, split) for split in games], list(games.values()))
     return games, lines
-
-
-def _generated(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]:
-    """Raises DataError for a generator that raises, or returns something else than games."""
-    call = f"generate({count}, {seed}, {split!r})"
-    try:
-        found = spec.generate(count, seed, split)
-    except DataError:
-        raise
-    except Exception as error:  # a stranger's generator may raise anything
-        raise DataError(f"{call} raised {said_of(error)}") from error
-    if not isinstance(found, list) or not all(isinstance(game, Game) for game in found):
-        raise DataError(f"{call} returned {found!r:.80}, not a list of games")
-    if not found:
-        raise DataError(f"{call} returned no games")
-    return found
 
 
 def spec_faults(spec: WorldSpec) -> Iterator[str]:

@@ -6,7 +6,7 @@ on."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import WorldSpec
+from agentprm_core.worlds.generating import generated_by
 
 GUARDS = 200
 """Guard games, at most."""
@@ -41,7 +42,7 @@ def games_by_place(
     trained = [game for game in train if game.attributes[place] not in spec.new_places]
     places = {game.attributes[place] for game in trained}
     drawn = _some(trained, counts["train"] - generated - mixed, "train", seed)
-    drawn += _generated(spec.generate, place, places, generated, seed)
+    drawn += _generated(spec, place, places, generated, seed)
     if mixed and spec.generate_mixed is not None:
         drawn += spec.generate_mixed(mixed, seed, places)
     found = {
@@ -64,7 +65,7 @@ def generated_games(spec: WorldSpec, count: int, seed: int, split: str) -> list[
     """
     place, mix = spec.place, spec.generate_mixed
     mixed = round(spec.mixed * count) if split == "train" else 0
-    plain = spec.generate(count - mixed, seed, split)
+    plain = generated_by(spec, count - mixed, seed, split)
     if mixed == 0 or place is None or mix is None:
         return plain
     places = {game.attributes[place] for game in plain}
@@ -82,7 +83,7 @@ def guard_games(spec: WorldSpec, count: int, seed: int, others: Collection[Game]
         return []
     ids, payloads = ({getattr(game, name) for game in others} for name in ("id", "payload"))
     trained = {game.attributes[spec.place] for game in others if game.split == "train"} if spec.place else set()
-    found = spec.generate(count, episode_seed(seed, "guard") % 2**31, "unseen")
+    found = generated_by(spec, count, episode_seed(seed, "guard") % 2**31, "unseen")
     return [
         game
         for game in found
@@ -102,12 +103,10 @@ def _some(games: Sequence[Game], count: int, split: str, seed: int) -> list[Game
     return random.Random(seed).sample(sorted(games, key=lambda game: game.id), count)
 
 
-def _generated(
-    generate: Callable[[int, int, str], list[Game]], place: str, places: set, count: int, seed: int
-) -> list[Game]:
+def _generated(spec: WorldSpec, place: str, places: set, count: int, seed: int) -> list[Game]:
     """``count`` generated games of train in ``places``."""
     asked, found = count, []
     while len(found) < count:
         asked += asked // 8 + 8
-        found = [game for game in generate(asked, seed, "train") if game.attributes[place] in places]
+        found = [game for game in generated_by(spec, asked, seed, "train") if game.attributes[place] in places]
     return random.Random(seed).sample(found, count)

@@ -13,6 +13,7 @@ from typing import Self
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import Expert, Observation, UnsupportedGame, World, WorldSpec
+from agentprm_core.worlds.generating import generated_by
 
 
 class OneOfSeveral:
@@ -60,7 +61,8 @@ def mixture(name: str, members: Sequence[WorldSpec], shares: Sequence[float] | N
 
     def generate(count: int, seed: int, split: str) -> list[Game]:
         counts = _apportioned(count, weights)
-        found = list(chain.from_iterable(m.generate(n, seed, split) for m, n in zip(members, counts, strict=True) if n))
+        asked = zip(members, counts, strict=True)
+        found = list(chain.from_iterable(generated_by(member, n, seed, split) for member, n in asked if n))
         if len({game.id for game in found}) < len(found):
             raise DataError(f"games: two worlds of {name} give a game of {split} the same id")
         return sorted(found, key=lambda game: game.id)

@@ -20,6 +20,7 @@ from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.check_walks import Faults, walk_game
 from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.generating import generated_by
 from agentprm_core.worlds.published import find_games
 from tasks.frame.sections import Compute, Params
 
@@ -61,7 +62,7 @@ def traffic_of(params: Params) -> Traffic:
 def _games(params: Params) -> list[Game]:
     spec = world_spec(params.env.world)
     if params.games.root is None:
-        return spec.generate(GAMES, params.seed, "train")
+        return generated_by(spec, GAMES, params.seed, "train")
     return find_games(params.env.world, Path(params.games.root), spec.published_splits["train"], GAMES)
 
 

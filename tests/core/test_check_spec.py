@@ -15,6 +15,10 @@ from agentprm_core.worlds import world_names, world_spec
 from agentprm_core.worlds.base import Between
 from agentprm_core.worlds.check_spec import game_faults, generated, spec_faults
 from agentprm_core.worlds.checking import check_world
+from agentprm_core.worlds.held_out_places import generated_games, guard_games
+from agentprm_core.worlds.mixture import mixture
+from tasks.commands.generated import generated as to_play
+from tasks.serve_world import served_games
 from tests.core.test_check_world import GAMES, SPEC, generate
 
 
@@ -99,9 +103,21 @@ def _raises(*_: object) -> list[Game]:
         (lambda *_: [], "returned no games"),
     ],
 )
-def test_a_generator_that_gives_no_games_is_one_line(generate: Callable, said: str) -> None:
-    with pytest.raises(DataError, match=said):
-        generated(replace(SPEC, generate=generate), 3, 0)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda spec: generated(spec, 30, 0),
+        lambda spec: generated_games(spec, 30, 0, "train"),
+        lambda spec: guard_games(spec, 30, 0, []),
+        lambda spec: served_games(spec, None, 30, 0),
+        lambda spec: to_play(spec, 30, 0, "train"),
+        lambda spec: mixture("both", [spec, replace(SPEC, name="ladder")]).generate(60, 0, "train"),
+    ],
+    ids=["check-world", "games", "guards", "serve-world", "evaluate", "mixture"],
+)
+def test_a_generator_that_gives_no_games_is_one_line(ask: Callable, generate: Callable, said: str) -> None:
+    with pytest.raises(DataError, match=rf"^stairs: generate\(30, \d+, '(train|unseen)'\) .*{said}"):
+        ask(replace(SPEC, generate=generate))
 
 
 def test_attributes_that_are_no_json() -> None:
