@@ -36,7 +36,7 @@ from agentprm_core.training.attention import log_probs, packed_attention
 from agentprm_core.training.packing import cut, pack
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.demonstrations import demonstrate, none_won
 from benchmarks.answering import add_json, answer
 from benchmarks.placebo import games_of
 from benchmarks.tables import crossed
@@ -59,7 +59,7 @@ def demonstrations(games: Sequence[Game], world: str, seed: int) -> list[Episode
     ]
     won = [episode for episode in played if episode.won]
     if not won:
-        raise DataError(f"the expert of {world} won none of {len(played)} games")
+        raise DataError(none_won(played, world))
     return won
 
 

@@ -12,7 +12,7 @@ from agentprm_core.draws import demonstrated
 from agentprm_core.suites_played import demos_suite
 from agentprm_core.types import GAMES
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.demonstrations import demonstrate, none_won
 from tasks.frame import layout
 from tasks.frame.stage import Stage, StageError, run_stage
 
@@ -35,7 +35,7 @@ def work(stage: Stage) -> None:
         played.append(demonstrate(world, game, world_name=name, max_turns=most, seed=seed, **section.how))
     won = [episode for episode in played if episode.won]
     if played and not won:
-        raise StageError(f"the expert won none of {len(played)} games")
+        raise StageError(none_won(played, name))
     table = episodes_to_table(won, iteration=0, method="expert", policy="expert")
     stage.gate(demos_suite(table) if won else [])
     write_table(table, layout.DEMOS)

@@ -137,6 +137,14 @@ class Expert(Protocol):
         ...
 
 
+def advice_of(expert: Expert, seen: Observation, done: str | None) -> str:
+    """What the expert would do. Raises what its ``act`` does, and TypeError where that returns no command."""
+    advice = expert.act(seen, done)
+    if not isinstance(advice, str):
+        raise TypeError(f"act returned {advice!r:.80}, not a command")
+    return advice
+
+
 @dataclass(frozen=True, slots=True)
 class Between:
     """A gate's expectation of an attribute of games: a number from ``low`` to ``high``, both included."""

@@ -20,6 +20,7 @@ from agentprm_core.worlds.base import (
     World,
     WorldSpec,
     admits,
+    advice_of,
     is_reward,
     observation_fault,
 )
@@ -119,12 +120,9 @@ def _advice(expert: Expert, seen: Observation, done: str | None, game: Game, fau
     """What the expert would do; None where it gives up or fails."""
     with faults.raised("expert", f"{game.id}: the expert"):
         try:
-            advice = expert.act(seen, done)
+            return advice_of(expert, seen, done)
         except NothingLeft:
             return None
-        if not isinstance(advice, str):
-            raise TypeError(f"act returned {advice!r}, not a command")
-        return advice
     return None
 
 

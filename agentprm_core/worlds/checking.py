@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentprm_core.types import Game
-from agentprm_core.worlds.base import NothingLeft, WorldSpec
+from agentprm_core.worlds.base import NothingLeft, WorldSpec, admits, advice_of
 from agentprm_core.worlds.check_costs import Played, clone_microseconds, episode_kilobytes, steps_per_second
 from agentprm_core.worlds.check_elsewhere import walk_elsewhere
 from agentprm_core.worlds.check_keys import keys_agree
@@ -98,7 +98,7 @@ def check_world(spec: WorldSpec, games: Sequence[Game], *, name: str | None = No
     keys_agree(walks, faults)
     if alike and name is not None:
         walk_elsewhere(name, alike[0], faults)
-    success, actions = _expert(spec, games, faults, unchecked)
+    success, actions = _expert(spec, games, faults, notes, unchecked)
     played = [(walk.game, walk.commands) for walk in alike]
     cloned = played and spec.clones and "clones_independent" not in faults.said()
     costs: dict[str, float] = {}
@@ -134,13 +134,13 @@ def _speed(spec: WorldSpec, played: Played) -> dict[str, float]:
 
 
 def _expert(
-    spec: WorldSpec, games: Sequence[Game], faults: Faults, unchecked: dict[str, str]
+    spec: WorldSpec, games: Sequence[Game], faults: Faults, notes: Faults, unchecked: dict[str, str]
 ) -> tuple[float | None, float | None]:
     """(share of games won, mean actions of those)."""
     if spec.expert is None:
         unchecked["expert"] = "the spec has none"
         return None, None
-    lengths = []
+    lengths, idle = [], Faults()
     for game in games:
         own = spec.of(game)
         with faults.raised("expert", f"{game.id}: the expert"):
@@ -149,13 +149,15 @@ def _expert(
             expert = spec.expert(world, game, 0, 0.0)
             while not seen.done and actions < own.expert_turns:
                 try:
-                    last = expert.act(seen, last)
+                    last = advice_of(expert, seen, last)
                 except NothingLeft:
                     break
-                if not isinstance(last, str):
-                    raise TypeError(f"act returned {last!r}, not a command")
+                where = f"{game.id}, step {actions + 1}"
+                idle.expect(admits(seen.admissible, last), "expert", f"{where}: its {last!r} is not admissible")
                 seen, actions = world.step(last), actions + 1
             if seen.reward >= own.success:
                 lengths.append(actions)
-    faults.expect(bool(lengths), "expert", f"it wins none of the {len(games)} games")
+    refused = idle.said().get("expert", "")
+    faults.expect(bool(lengths), "expert", f"it wins none of the {len(games)} games{f'; {refused}' if refused else ''}")
+    notes.expect(not (lengths and refused), "expert", f"the expert: {refused}")
     return len(lengths) / len(games), sum(lengths) / len(lengths) if lengths else None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
-from agentprm_core.worlds.base import NothingLeft, World, admits, listed_commands
+from agentprm_core.worlds.base import NothingLeft, World, admits, advice_of, listed_commands
 from agentprm_core.worlds.guarded import Guarded
 from agentprm_core.worlds.raised import said_of
 
@@ -47,7 +47,8 @@ def demonstrate(
     from what that led to. ``expert``: the name of another than the world's first one. ``before``: what somebody else
     did first. The expert goes on from there, and these are the turns before ``Episode.start``.
 
-    Raises DataError for a world without an expert, or without that one, and for a world or an expert that raises.
+    Raises DataError for a world without an expert, or without that one, and for a world or an expert that raises
+    or returns no command.
     """
     make_expert = world_spec(world_name).demonstrator(expert)
     mistakes = random.Random(seed)
@@ -60,7 +61,7 @@ def demonstrate(
         given = before[len(turns)] if len(turns) < len(before) else None
         try:
             with _asking(world_name, game, turns):
-                action = player.act(seen, done)
+                action = advice_of(player, seen, done)
         except NothingLeft:
             if given is None:
                 break
@@ -74,3 +75,12 @@ def demonstrate(
         seen = guarded.step(done)
     won = seen.reward >= world_spec(world_name).of(game).success
     return Episode(game.id, 0, seed, tuple(turns), won, reward=seen.reward, start=min(len(before), len(turns)))
+
+
+def none_won(played: Sequence[Episode], world_name: str) -> str:
+    """That the expert won none of these, and what it did that is not admissible."""
+    done = [(episode.game_id, t, turn) for episode in played for t, turn in enumerate(episode.turns, start=1)]
+    idle = [f"the first is {turn.action!r} in {game_id}, turn {t}" for game_id, t, turn in done if not turn.valid]
+    said = f"the expert won none of {len(played)} games in {len(done)} actions"
+    said += f", {len(idle)} of them not admissible: {idle[0]}" if idle else ""
+    return f"{said}; run agentprm check-world {world_name}"

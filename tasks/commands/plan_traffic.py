@@ -19,7 +19,7 @@ from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.check_walks import Faults, walk_game
-from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.demonstrations import demonstrate, none_won
 from agentprm_core.worlds.generating import generated_by
 from agentprm_core.worlds.published import find_games
 from tasks.frame.sections import Compute, Params
@@ -88,7 +88,7 @@ def _demonstrated(params: Params) -> list[Episode]:
     played = [demonstrate(world, game, seed=draws.getrandbits(62), **how) for game in games]
     episodes = [episode for episode in played if episode.won]
     if not episodes:
-        raise DataError(f"env.world: the expert of {spec.name} won none of {GAMES} games, so no tokens can be counted")
+        raise DataError(f"env.world: no tokens can be counted: {none_won(played, params.env.world)}")
     return episodes
 
 

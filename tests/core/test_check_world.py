@@ -529,6 +529,26 @@ def test_an_expert_that_says_nothing_and_one_that_never_wins() -> None:
     assert check(Stairs, expert=lambda *_: Lost()).faults["expert"] == "it wins none of the 4 games"
 
 
+class Flies:
+    """Flies at first and then climbs as often as it is told."""
+
+    def __init__(self, climbs: int) -> None:
+        self.climbs, self.acted = climbs, 0
+
+    def act(self, seen: Observation, done: str | None = None) -> str:
+        self.acted += 1
+        return "up" if 1 < self.acted <= 1 + self.climbs else "fly"
+
+
+def test_an_expert_whose_advice_is_not_admissible() -> None:
+    report = check(Stairs, expert=lambda *_: Flies(0), expert_turns=5)
+    line = "it wins none of the 4 games; train/0, step 1: its 'fly' is not admissible (and 19 more)"
+    assert report.faults == {"expert": line} and not report.notes
+    report = check(Stairs, expert=lambda *_: Flies(3))
+    assert not report.faults and report.expert_success == 1.0
+    assert report.notes == ("the expert: train/0, step 1: its 'fly' is not admissible (and 3 more)",)
+
+
 class Rusts(Stairs):
     """Fails in the step number 400 of the process."""
 

@@ -23,7 +23,7 @@ from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import Observation
 from agentprm_core.worlds.base import UnsupportedGame
-from agentprm_core.worlds.demonstrations import demonstrate
+from agentprm_core.worlds.demonstrations import demonstrate, none_won
 from tasks.commands import standalone
 from tests.model import toy
 
@@ -168,7 +168,21 @@ class Falls:
         return {}["plan"] if done else "look"
 
 
+class Wraps:
+    """An expert that returns its command in a list."""
+
+    def act(self, seen, done=None):
+        return ["look"]
+
+
+class Errs:
+    def act(self, seen, done=None):
+        return "fly" if done else "look"
+
+
 FALLS = replace(SHOWN, expert=lambda world, game, seed, knowledge: Falls())
+WRAPS = replace(SHOWN, expert=lambda world, game, seed, knowledge: Wraps())
+ERRS = replace(toy.TOY, expert=lambda world, game, seed, knowledge: Errs())
 NEVER_BEGINS = replace(SHOWN, expert=lambda world, game, seed, knowledge: Falls(world))
 
 
@@ -253,6 +267,10 @@ def test_demonstrations_say_it_too():
     ("attribute", "says"),
     [
         ("FALLS", f"turn 2: the expert raised KeyError: 'plan'{HERE}; run agentprm check-world "),
+        (
+            "WRAPS",
+            r"turn 1: the expert raised TypeError: act returned \['look'\], not a command; run agentprm check-world ",
+        ),
         ("NEVER_BEGINS", rf"turn 1: the expert raised TypeError: Falls\(\) takes no arguments{HERE}; run agentprm "),
     ],
 )
@@ -260,6 +278,19 @@ def test_an_expert_that_raises_ends_demonstrations_with_a_line(attribute, says):
     how = {"world_name": named(attribute), "max_turns": 6, "seed": 0, "knowledge": 1.0}
     with pytest.raises(DataError, match=f"^{re.escape(named(attribute))}, toy/000, {says}"):
         demonstrate(Counting(), GAMES[0], **how)
+
+
+def test_an_expert_that_wins_nothing_is_told_with_what_is_not_admissible():
+    how = {"max_turns": 6, "seed": 0, "knowledge": 1.0}
+    lost = [demonstrate(toy.ToyWorld(), game, world_name=named("ERRS"), **how) for game in GAMES]
+    assert none_won(lost, "mine:SPEC") == (
+        "the expert won none of 3 games in 18 actions, 15 of them not admissible: the first is 'fly' in toy/000, "
+        "turn 2; run agentprm check-world mine:SPEC"
+    )
+    looks = [replace(episode, turns=episode.turns[:1]) for episode in lost]
+    assert none_won(looks, "mine:SPEC") == (
+        "the expert won none of 3 games in 3 actions; run agentprm check-world mine:SPEC"
+    )
 
 
 @pytest.mark.parametrize(
