@@ -6,6 +6,8 @@
 Games are generated. With ``--root`` they are the published ones there. A world without a generator has those of
 ``--root``, of the environment variable ``NAME_DATA``, or of ../shared/data/later/NAME.tar.xz. Exits with 1 where
 something is wrong. ``--json``: the last line is one object.
+
+Steps a second are of games that were played before. A world that keeps what it has found is slower on first visits.
 """
 
 from __future__ import annotations
@@ -63,10 +65,11 @@ def _lines(
         lines.append(f"  the expert wins {report.expert_success:.0%} of {report.games} games{mean}")
     if report.steps_per_s is not None:
         clone = "" if report.clone_us is None else f", {report.clone_us:.1f} µs a clone"
-        speed = f"{report.steps_per_s:,.0f} steps a second" + " by the clock, in one session" * spec.remote
+        speed = f"{report.steps_per_s:,.0f} steps a second in games played before"
+        speed += ", by the clock, in one session" * spec.remote
         if report.cpu_steps_per_s is not None:
             waits = "the world waits, or the machine is busy"
-            speed += f" by the clock ({report.cpu_steps_per_s:,.0f} of CPU time: {waits})"
+            speed += f", by the clock ({report.cpu_steps_per_s:,.0f} of CPU time: {waits})"
         lines.append(f"  {speed}{clone}, {report.episode_kb:.1f} KB an episode")
     return [*lines, *(f"  note: {line}" for line in report.notes), *(f"  missing: {line}" for line in lacking)]
 

@@ -21,8 +21,8 @@ _MEASUREMENTS = 3
 
 
 def steps_per_second(make: Callable[[], World], played: Played, *, remote: bool = False) -> float:
-    """Of CPU time, the admissible commands included, resets not; of time on the clock where the world is taken to be
-    ``remote``, as one that waits."""
+    """In games that were played before, the admissible commands included, resets not. Of CPU time; of time on the clock
+    where the world is taken to be ``remote``, as one that waits."""
     clock = time.perf_counter if remote else time.process_time
     world, spent, steps = make(), 0.0, 0
     end = time.perf_counter() + _PATIENCE * _SECONDS

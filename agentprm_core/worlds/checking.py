@@ -57,7 +57,8 @@ class Report:
     expert_actions: float | None
     """The mean number of its actions in the games it won."""
     steps_per_s: float | None
-    """Of CPU time; on the clock where that is less than half as many, and where the world is remote."""
+    """In games that were played before. Of CPU time; on the clock where that is less than half as many, and where the
+    world is remote."""
     clone_us: float | None
     episode_kb: float | None
     cpu_steps_per_s: float | None = None
