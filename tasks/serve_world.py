@@ -10,6 +10,7 @@ on this machine alone, unless ``--host`` says otherwise.
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from agentprm_core.worlds import WorldSpec, to_install, world_spec
 from agentprm_core.worlds.base import NoGenerator
 from agentprm_core.worlds.generating import generated_by
 
+SESSIONS = 256
+"""Two processes that play as many episodes at once as the default ``compute.slots``."""
+
 
 def main(prog: str = "python -m tasks.serve_world") -> None:
     parser = OneLineParser(prog=prog, description=(__doc__ or "").split("\n")[0])
@@ -28,7 +32,7 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
     parser.add_argument("--root", type=Path, help="published games in place of generated ones: a folder or archive")
     parser.add_argument("--seed", type=any_seed, default=1, help="that generated games are drawn by (default 1)")
     parser.add_argument("--max-turns", type=at_least(0), help="actions an episode (default: the world's; 0: no limit)")
-    parser.add_argument("--sessions", type=count, default=64, help="the most episodes at once (default 64)")
+    parser.add_argument("--sessions", type=count, default=SESSIONS, help="most episodes at once (default %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: this machine alone)")
     parser.add_argument("--port", type=port, default=8000, help="to listen at (default %(default)s)")
     asked = parser.parse_args()
@@ -40,6 +44,7 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
     from agentprm_core.worlds.serving import openenv_app
 
     try:
+        require_free(asked.host, asked.port)
         spec = world_spec(asked.world)
         games = served_games(spec, asked.root, asked.games, asked.seed)
     except EXPECTED as error:
@@ -47,9 +52,20 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"{called(prog)}: {asked.world}: {error}{to_install(error)}")
     most = spec.max_turns if asked.max_turns is None else asked.max_turns
-    app = openenv_app(spec, games, max_turns=most, sessions=asked.sessions)
+    app = openenv_app(spec, games, name=asked.world, max_turns=most, sessions=asked.sessions)
     print(f"{asked.world}: {', '.join(f'{len(of)} games of {split}' for split, of in games.items())}", flush=True)
     uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning")
+
+
+def require_free(host: str, port: int) -> None:
+    """Raises DataError where nobody can listen at that address: uvicorn would find out after the games are made, and
+    name no remedy."""
+    try:
+        with socket.socket(socket.getaddrinfo(host, port)[0][0]) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as uvicorn does: a port just left is free
+            probe.bind((host, port))
+    except OSError as error:
+        raise DataError(f"cannot listen at {host}:{port} ({error.strerror}): give another --port or --host") from error
 
 
 def served_games(spec: WorldSpec, root: Path | None, count: int, seed: int) -> dict[str, list[Game]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import WorldSpec
+from agentprm_core.worlds.guarded import Guarded
 
 
 def served_game(games: Mapping[str, Sequence[Game]], split: str, seed: int, index: int | None) -> Game:
@@ -27,9 +28,12 @@ def served_game(games: Mapping[str, Sequence[Game]], split: str, seed: int, inde
     return found[index]
 
 
-def openenv_app(spec: WorldSpec, games: Mapping[str, Sequence[Game]], *, max_turns: int, sessions: int) -> Any:
-    """The FastAPI application. ``games``: by split. ``max_turns``: an episode ends there; 0 for never. ``sessions``:
-    the most episodes at once. Raises ModuleNotFoundError without ``openenv``."""
+def openenv_app(
+    spec: WorldSpec, games: Mapping[str, Sequence[Game]], *, name: str, max_turns: int, sessions: int
+) -> Any:
+    """The FastAPI application. ``games``: by split. ``name``: the world's, which clients are told with the game and
+    the step where it breaks the contract. ``max_turns``: an episode ends there; 0 for never. ``sessions``: the most
+    episodes at once. Raises ModuleNotFoundError without ``openenv``."""
     from openenv.core.env_server import create_app  # pyright: ignore[reportMissingImports]: an environment of its own
     from openenv.core.env_server.interfaces import Environment  # pyright: ignore[reportMissingImports]
     from openenv.core.env_server.types import Action, Observation, State  # pyright: ignore[reportMissingImports]
@@ -47,7 +51,7 @@ def openenv_app(spec: WorldSpec, games: Mapping[str, Sequence[Game]], *, max_tur
 
         def __init__(self) -> None:
             super().__init__()
-            self._world, self._steps, self._earned = spec.make(), 0, 0.0
+            self._world, self._steps, self._earned = Guarded(name, spec.make()), 0, 0.0
             self._state = State()
 
         def reset(

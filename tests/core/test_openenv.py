@@ -7,9 +7,11 @@ import math
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +24,8 @@ from agentprm_core.worlds import openenv, world_spec
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.openenv import Address, OpenEnvEngine, answer, ask, openenv_world
 from agentprm_core.worlds.serving import served_game
-from tasks.serve_world import served_games
+from tasks.frame.params import load_params
+from tasks.serve_world import SESSIONS, require_free, served_games
 from tests.core.test_mixture import AtRandom
 from tests.openenv_double import Double, serving
 from tests.waiting import free_port, nobody_listens, until
@@ -236,9 +239,22 @@ main()
     ],
 )
 def test_a_world_that_cannot_be_served_says_what_to_install_or_give(asked, missing, said):
-    program = SERVE.format(asked=asked, missing=missing)
+    program = SERVE.format(asked=[*asked, "--port", str(free_port())], missing=missing)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.returncode == 1 and re.fullmatch(f"serve_world: {said}\n", ran.stderr), ran.stderr
+
+
+def test_a_server_has_a_session_for_each_slot():
+    assert load_params(Path("params.yaml")).compute.slots <= SESSIONS
+
+
+def test_an_address_that_cannot_be_listened_at_is_said():
+    require_free("127.0.0.1", free_port())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = f"^cannot listen at 127.0.0.1:{port} \\(Address already in use\\): give another --port or --host$"
+        with pytest.raises(DataError, match=said):
+            require_free("127.0.0.1", port)
 
 
 def test_published_games_are_served_in_our_splits(tmp_path):
