@@ -329,26 +329,38 @@ def openenv_world(
 
 
 def _tasks(address: Address, split: str, count: int, seed: int) -> list[str]:
-    """``count`` of the server's tasks of its ``split``, drawn by the seed."""
+    """``count`` of the servers' tasks of their ``split``, drawn by the seed. The first server that answers is asked."""
     import httpx
 
-    url = address.urls[0].rstrip("/")
+    why = []
+    for url in address.urls:
+        try:
+            found = _number(url, split, address.seconds)
+        except (httpx.NetworkError, httpx.TimeoutException) as error:
+            why.append(f"{url}: {error}")
+            continue
+        if found < count:
+            raise DataError(f"games: {url} has {found} tasks of {split!r}, {count} are asked for")
+        return [f"{split} {index}" for index in random.Random(f"{split}/{seed}").sample(range(found), count)]
+    raise DataError(f"games: no OpenEnv server answers ({'; '.join(why)}): start one, or give the address of another")
+
+
+def _number(url: str, split: str, seconds: float) -> int:
+    """How many tasks of its ``split`` a server has. Raises DataError where it does not say, and httpx's errors where it
+    does not answer."""
+    import httpx
+
     try:
-        with httpx.Client(base_url=url, timeout=address.seconds) as http:
+        with httpx.Client(base_url=url.rstrip("/"), timeout=seconds) as http:
             (served, *_) = http.get("/list_environments").raise_for_status().json()
-            found = http.post(f"/{served}/num_tasks", json={"split": split}).raise_for_status().json()["num_tasks"]
-    except (httpx.NetworkError, httpx.TimeoutException) as error:
-        raise DataError(
-            f"games: no OpenEnv server answers at {url} ({error}): start it again, or give the address of another"
-        ) from error
+            return http.post(f"/{served}/num_tasks", json={"split": split}).raise_for_status().json()["num_tasks"]
+    except (httpx.NetworkError, httpx.TimeoutException):
+        raise
     except (httpx.HTTPError, KeyError, ValueError) as error:
         raise DataError(
             f"games: {url} does not say how many tasks of {split!r} it has ({error}); of a server without tasks say "
             "splits={}, then games are seeds"
         ) from error
-    if found < count:
-        raise DataError(f"games: {url} has {found} tasks of {split!r}, {count} are asked for")
-    return [f"{split} {index}" for index in random.Random(f"{split}/{seed}").sample(range(found), count)]
 
 
 def _seeds(count: int, seed: int, split: str) -> list[str]:

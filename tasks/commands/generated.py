@@ -26,7 +26,8 @@ def generated(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]:
     except NoGenerator:
         raise DataError(f"{spec.name} generates no games: give --games DIR and --split NAME") from None
     except DataError as error:
-        raise DataError(f"{error}; for published games give --games DIR too") from None
+        published = "; for published games give --games DIR too" if spec.load else ""
+        raise DataError(f"{error}{published}") from None
 
 
 def watched(spec: WorldSpec, seed: int, split: str, asked: str | None) -> tuple[list[Game], int]:

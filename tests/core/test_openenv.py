@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from agentprm_core.worlds import openenv, world_spec
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.openenv import Address, OpenEnvEngine, answer, ask, openenv_world
 from agentprm_core.worlds.serving import served_game
+from tasks.commands.generated import generated
 from tasks.frame.params import load_params
 from tasks.serve_world import SESSIONS, require_free, served_games
 from tests.core.test_mixture import AtRandom
@@ -94,9 +96,41 @@ def test_no_server_is_said_with_its_address():
         world, said = openenv_world("served", [url]), "start it, or give the address of another"
         with pytest.raises(DataError, match=f"no OpenEnv server answers \\({url}.*{said}"):
             world.make().reset(tasks(1)[0])
-        said = "start it again, or give the address"
-        with pytest.raises(DataError, match=f"no OpenEnv server answers at {url} .*{said}"):
+        with pytest.raises(DataError, match=f"no OpenEnv server answers \\({url}: .*start one, or give the address of"):
             world.generate(1, 1, "train")
+        with pytest.raises(DataError, match=r"give the address of another$"):  # no word of published games: it has none
+            generated(world, 1, 1, "train")
+
+
+class Tasks(BaseHTTPRequestHandler):
+    """What a server says of its tasks."""
+
+    def do_GET(self):
+        self._say(["served"])
+
+    def do_POST(self):
+        self._say({"num_tasks": 9})
+
+    def _say(self, answer):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def test_games_are_those_of_the_first_server_that_answers():
+    with nobody_listens() as dead, ThreadingHTTPServer(("127.0.0.1", 0), Tasks) as living:
+        threading.Thread(target=living.serve_forever, daemon=True).start()
+        try:
+            there = f"http://127.0.0.1:{living.server_port}"
+            down, alone = (openenv_world("served", urls) for urls in ([f"http://127.0.0.1:{dead}", there], [there]))
+            assert down.generate(4, 1, "train") == alone.generate(4, 1, "train")
+            with pytest.raises(DataError, match=f"games: {there} has 9 tasks of 'train', 10 are asked for"):
+                down.generate(10, 1, "train")
+        finally:
+            living.shutdown()
 
 
 def test_a_server_without_tasks_is_said():
