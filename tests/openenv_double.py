@@ -18,7 +18,8 @@ from agentprm_core.worlds.base import WorldSpec
 
 class Double:
     """``dies_after``: steps in all after which it drops every session and answers nobody. ``lies``: it adds a word to
-    what it says. ``gate``: it answers a step once that is set. ``live``: sessions that nobody has ended."""
+    what it says. ``gate``: it answers a step once that is set. ``seats``: it serves so many sessions at once.
+    ``live``: sessions that nobody has ended."""
 
     def __init__(
         self,
@@ -27,9 +28,10 @@ class Double:
         dies_after: int | None = None,
         lies: bool = False,
         gate: threading.Event | None = None,
+        seats: int | None = None,
     ) -> None:
         self.spec, self.games = spec, {split: spec.generate(games, 1, split) for split in ("train", "seen", "unseen")}
-        self.dies_after, self.lies, self.gate = dies_after, lies, gate
+        self.dies_after, self.lies, self.gate, self.seats = dies_after, lies, gate, seats
         self.steps = self.sessions = self.live = 0
         self._counts = threading.Lock()
 
@@ -38,6 +40,9 @@ class Double:
             self.sessions += 1
             self.live += 1
         try:
+            if self.seats is not None and self.live > self.seats:
+                error = {"message": f"Server at capacity: {self.seats} sessions active", "code": "CAPACITY_REACHED"}
+                return connection.send(json.dumps({"type": "error", "data": error}))  # and closes, before any request
             self._serve(connection)
         except ConnectionClosed:
             pass

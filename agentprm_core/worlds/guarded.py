@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from agentprm_core.errors import EXPECTED, DataError
+from agentprm_core.errors import EXPECTED, DataError, ServerError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import Observation, World, is_reward, observation_fault
@@ -16,7 +16,7 @@ class Guarded:
 
     What it raises is a :class:`DataError` with the world's name, the game and the step. So are an answer that is no
     :class:`Observation` of texts, a key that is no text and a reward that is not in [0, 1]. Expected errors pass as
-    they are.
+    they are, but for those of a server, which get the same.
     """
 
     __slots__ = ("_command", "_game_id", "_name", "_steps", "_world")
@@ -30,6 +30,8 @@ class Guarded:
         self._game_id, self._steps = game.id, 0
         try:
             seen = self._world.reset(game)
+        except ServerError as error:  # a served world's, which says the address alone
+            raise self._fault(str(error)) from error
         except EXPECTED:
             raise
         except (Exception, SystemExit) as error:  # a stranger's world may raise anything
@@ -41,6 +43,8 @@ class Guarded:
         self._command = command
         try:
             seen = self._world.step(command)
+        except ServerError as error:  # a served world's, which says the address alone
+            raise self._fault(str(error)) from error
         except EXPECTED:
             raise
         except (Exception, SystemExit) as error:

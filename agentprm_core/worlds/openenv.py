@@ -16,10 +16,10 @@ import random
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from agentprm_core.errors import DataError
+from agentprm_core.errors import DataError, ServerError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import Observation, UnsupportedGame, WorldSpec
 from agentprm_core.worlds.gym import Read, entry
@@ -35,10 +35,24 @@ _CLOSING = 1.0
 """Seconds to wait for a server that is told of a session's end."""
 _TRIES = 3
 """Sessions that an episode may need before it is given up."""
+_ROUNDING = 1e-6
+"""Of the range of rewards: what a sum of steps may lie outside of it."""
 
 
 class Gone(Exception):
     """A server that does not answer, or has closed the session."""
+
+
+class Full(Gone):
+    """A server all of whose sessions are taken."""
+
+
+class Session(NamedTuple):
+    """A connection to a server."""
+
+    url: str
+    """The server's, as the world names it."""
+    socket: Any
 
 
 @dataclass
@@ -47,13 +61,13 @@ class Address:
 
     urls: tuple[str, ...]
     seconds: float = _SECONDS
-    _free: list[Any] = field(default_factory=list)
+    _free: list[Session] = field(default_factory=list)
     _next: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def session(self, *, fresh: bool = False) -> Any:
-        """A connection: a free one that its server has not closed, unless it must be ``fresh``; else a new one to the
-        next server that answers.
+    def session(self, *, fresh: bool = False) -> Session:
+        """A free one that its server has not closed, unless it must be ``fresh``; else a new one, to the next server
+        that answers.
 
         Raises DataError where none does.
         """
@@ -64,7 +78,7 @@ class Address:
         with self._lock:
             while self._free and not fresh:
                 free = self._free.pop()
-                if free.state is State.OPEN:
+                if free.socket.state is State.OPEN:
                     return free
         why = ""
         for _ in self.urls:
@@ -72,36 +86,38 @@ class Address:
                 url, self._next = self.urls[self._next % len(self.urls)], self._next + 1
             where = "ws" + url.removeprefix("http").rstrip("/") + "/ws"
             try:
-                return connect(where, open_timeout=self.seconds, close_timeout=_CLOSING, max_size=None)
+                opened = connect(where, open_timeout=self.seconds, close_timeout=_CLOSING, max_size=None)
+                return Session(url, opened)
             except (OSError, WebSocketException) as error:
                 why = f"{url}: {error}"
         raise DataError(f"env.world: no OpenEnv server answers ({why}): start it, or give the address of another")
 
-    def free(self, session: Any) -> None:
-        """Keep the connection for another episode."""
+    def free(self, session: Session) -> None:
+        """Keep it for another episode."""
         with self._lock:
             self._free.append(session)
 
 
-def ask(session: Any, kind: str, data: Mapping[str, Any]) -> None:
-    """Send a request. Raises :class:`Gone`."""
+def ask(session: Session, kind: str, data: Mapping[str, Any]) -> None:
+    """Send a request. Raises :class:`Gone`, and ServerError as :func:`answer` does."""
     from websockets.exceptions import WebSocketException
 
     try:
-        session.send(json.dumps({"type": kind, "data": data}))
+        session.socket.send(json.dumps({"type": kind, "data": data}))
     except (OSError, WebSocketException) as error:
+        answer(session, 0.0)  # a server that closes a session may have said why
         raise Gone(str(error)) from error
 
 
-def answer(session: Any, seconds: float) -> dict[str, Any]:
+def answer(session: Session, seconds: float) -> dict[str, Any]:
     """What the server says to the request before: ``observation``, ``reward``, ``done``.
 
-    Raises :class:`Gone`, and DataError for what the environment refuses.
+    Raises :class:`Gone`, and ServerError for what the environment refuses.
     """
     from websockets.exceptions import WebSocketException
 
     try:
-        text = session.recv(timeout=seconds)
+        text = session.socket.recv(timeout=seconds)
     except (OSError, WebSocketException) as error:  # TimeoutError is an OSError
         raise Gone(str(error) or "no answer") from error
     try:
@@ -110,12 +126,15 @@ def answer(session: Any, seconds: float) -> dict[str, Any]:
         said = None
     data = said.get("data", {}) if isinstance(said, dict) else None
     if not isinstance(said, dict) or not isinstance(data, dict):
-        raise DataError(f"the OpenEnv server's answer is not an object with data: {text!r:.120}")
+        raise ServerError(f"the answer of the OpenEnv server {session.url} is not an object with data: {text!r:.120}")
     if said.get("type") == "error":
         message = f"{data.get('code', 'error')}: {data.get('message', said)}"
-        if data.get("code") in ("CAPACITY_REACHED", "SESSION_ERROR"):
+        if data.get("code") == "CAPACITY_REACHED":
+            raise Full(message.removeprefix("CAPACITY_REACHED: "))
+        if data.get("code") == "SESSION_ERROR":
             raise Gone(message)
-        raise DataError(f"the OpenEnv server refuses: {message}")
+        fields = f" {data['errors']!r:.160}" if data.get("errors") else ""
+        raise ServerError(f"the OpenEnv server {session.url} refuses: {message}{fields}")
     return data
 
 
@@ -132,7 +151,7 @@ class Reading:
     """Put below the first observation; empty where that says the task itself."""
     low: float
     high: float
-    """The sums of an episode's rewards that count as 0 and as 1; what lies outside is clipped."""
+    """The sums of an episode's rewards that count as 0 and as 1: all others lie between."""
 
 
 class OpenEnvEngine:
@@ -204,7 +223,7 @@ class OpenEnvEngine:
     def _surely(self, go: Any) -> Observation:
         """``go``, again in another session where the server is gone. Raises DataError after the last try."""
         assert self._game is not None, "reset comes first"
-        why = ""
+        ended: Gone | None = None
         for _ in range(_TRIES):
             try:
                 if self._session is None and self._seen:
@@ -213,10 +232,17 @@ class OpenEnvEngine:
                 return seen
             except Gone as error:
                 self._close()
-                self._gone, why = True, str(error)
+                self._gone, ended = True, error
+        urls = self._how.address.urls
+        servers = " and ".join(urls)
+        if isinstance(ended, Full):
+            raise DataError(
+                f"{self._game.id}: no session is free at {servers} ({ended}): play no more episodes at once than "
+                "there are sessions (--slots, compute.slots), or have more served (serve_world --sessions)"
+            )
         raise DataError(
-            f"{self._game.id}: {_TRIES} sessions ended before the answer came ({why}): see what "
-            f"{' and '.join(self._how.address.urls)} say"
+            f"{self._game.id}: {_TRIES} sessions ended before the answer came ({ended}): see what {servers} "
+            f"{'says' if len(urls) == 1 else 'say'}"
         )
 
     def _same(self, step: int, again: Observation) -> None:
@@ -229,15 +255,22 @@ class OpenEnvEngine:
 
     def _observation(self, said: Mapping[str, Any], before: float) -> Observation:
         how, found = self._how, said.get("observation", {})
+        server = f"the OpenEnv server {self._session.url}"
         try:
             self._sum = before + float(said.get("reward") or 0.0)
             listed = () if how.admissible is None else tuple(how.admissible(found, found.get("metadata", {})))
             text = str(how.text(found, found.get("metadata", {})))
         except (TypeError, ValueError, AttributeError, LookupError) as error:
-            raise DataError(f"the OpenEnv server's answer cannot be read ({error!r}): {said!r:.200}") from error
+            raise ServerError(f"the answer of {server} cannot be read ({error!r}): {said!r:.200}") from error
         if not math.isfinite(self._sum):
-            raise DataError(f"the OpenEnv server says that the reward is {said.get('reward')}: it must be a number")
-        earned = min(max((self._sum - how.low) / (how.high - how.low), 0.0), 1.0)
+            raise ServerError(f"{server} says that the reward is {said.get('reward')}: it must be a number")
+        share = (self._sum - how.low) / (how.high - how.low)
+        if not -_ROUNDING <= share <= 1 + _ROUNDING:
+            raise ServerError(
+                f"{server} has paid {self._sum:.6g} in this episode, not {how.low:g} to {how.high:g}: say rewards="
+                "(LOW, HIGH) in openenv_world, the least and the most that it pays"
+            )
+        earned = min(max(share, 0.0), 1.0)
         return Observation(text, tuple(sorted({str(command) for command in listed})), earned, bool(said.get("done")))
 
     def _keep(self, seen: Observation) -> None:
@@ -256,7 +289,7 @@ class OpenEnvEngine:
         """Give the session up: a server serves only so many."""
         session, self._session, self._asked = self._session, None, None
         if session is not None:
-            session.close()
+            session.socket.close()
 
     def __del__(self) -> None:
         self._leave()
@@ -292,7 +325,8 @@ def openenv_world(
     ``splits``: ours (``train``, ``seen``, ``unseen``) → what the server calls them; games are its tasks. An empty
     mapping: the server has no tasks, and games are seeds. ``command``, ``text``, ``admissible``: the field of the
     action, and how the observation is read (None: any text is a command). ``goal`` is put below the first observation
-    where that does not say the task. ``rewards``: the sums of an episode's rewards that become 0 and 1.
+    where that does not say the task. ``rewards``: the least and the most that an episode's rewards add up to, at any of
+    its steps; they become 0 and 1. A sum outside ends the play.
 
     Raises ValueError for no address, one that is not ``http://`` or ``https://``, or an empty range of rewards.
     """

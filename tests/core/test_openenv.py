@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from agentprm_core.rollout import play, starts
 from agentprm_core.types import Game
 from agentprm_core.worlds import openenv, world_spec
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
-from agentprm_core.worlds.openenv import Address, OpenEnvEngine, answer, ask, openenv_world
+from agentprm_core.worlds.openenv import Address, OpenEnvEngine, Session, answer, ask, openenv_world
 from agentprm_core.worlds.serving import served_game
 from tasks.commands.generated import generated
 from tasks.frame.params import load_params
@@ -155,8 +156,24 @@ def test_a_game_or_a_split_that_is_not_served_is_said():
 def test_the_only_server_going_away_ends_with_a_line(as_world):
     with serving(Double(ARITHMETIC, dies_after=2)) as url:
         as_world(openenv_world("served", [url]))
-        with pytest.raises(DataError, match=r"no OpenEnv server answers|3 sessions ended before the answer"):
+        with pytest.raises(DataError, match=r"no OpenEnv server answers|3 sessions ended before the answer .* says$"):
             list(play(AtRandom(), starts_of(tasks(8)), world_name="served", max_turns=10))
+
+
+def test_a_server_whose_sessions_are_taken_is_said_to_be_full():
+    with serving(Double(ARITHMETIC, seats=1)) as url:
+        spec = openenv_world("served", [url])
+        one, other = spec.make(), spec.make()
+        one.reset(tasks(1)[0])
+        said = f"train/0: no session is free at {url} \\(Server at capacity: 1 .*--slots, compute.slots.*--sessions\\)$"
+        for _ in range(5):  # the server may close the session before it is asked anything, or after
+            with pytest.raises(DataError, match=said):
+                other.reset(tasks(1)[0])
+        assert not one.step("nonsense").done
+
+
+def test_a_server_has_a_session_for_each_slot():
+    assert load_params(Path("params.yaml")).compute.slots <= SESSIONS
 
 
 def test_a_server_that_says_something_else_is_no_replacement(as_world):
@@ -196,31 +213,76 @@ def test_sessions_that_a_server_closed_are_not_taken_again():
     """It was started anew between two episodes: eight of its sessions lie free, all of them dead."""
     with serving(Double(ARITHMETIC)) as url:
         address = Address((url,))
-        dead, living = SimpleNamespace(state=State.CLOSED), SimpleNamespace(state=State.OPEN)
+        dead, living = (Session(url, SimpleNamespace(state=state)) for state in (State.CLOSED, State.OPEN))
         for session in [living, *[dead] * 8]:
             address.free(session)
         assert address.session() is living
         address.free(living)
-        with address.session(fresh=True) as fresh:
-            assert fresh is not living and fresh.state is State.OPEN
+        fresh = address.session(fresh=True)
+        with fresh.socket:
+            assert fresh is not living and fresh.socket.state is State.OPEN
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
         ({"observation": {"text": "a", "admissible": ["b"]}, "reward": math.nan}, "says that the reward is nan"),
-        ({"observation": {"text": "a", "admissible": ["b"]}, "reward": "much"}, "answer cannot be read .*much"),
-        ({"observation": {"text": "a", "admissible": None}}, "answer cannot be read .*NoneType"),
-        ({"observation": None}, "answer cannot be read"),
+        ({"observation": {"text": "a", "admissible": ["b"]}, "reward": 7}, "has paid 7 .*, not 0 to 1: .*ds="),
+        ({"observation": {"text": "a", "admissible": ["b"]}, "reward": -0.1}, "has paid -0.1 in this episode"),
+        ({"observation": {"text": "a", "admissible": ["b"]}, "reward": "much"}, "cannot be read .*much"),
+        ({"observation": {"text": "a", "admissible": None}}, "cannot be read .*NoneType"),
+        ({"observation": None}, "cannot be read"),
     ],
 )
 def test_an_answer_that_is_none_is_said(said, why):
-    engine = OpenEnvEngine(openenv_world("served", ["http://a"]).make()._engine._how)
-    with pytest.raises(DataError, match=f"the OpenEnv server.*{why}"):
+    engine = asked_by(rewards=(0.0, 1.0))
+    with pytest.raises(DataError, match=f"the OpenEnv server http://a {why}"):
         engine._observation(said, 0.0)
     for text in ("<html>", "[1]", '{"data": null}'):
-        with pytest.raises(DataError, match="answer is not an object with data"):
-            answer(SimpleNamespace(recv=lambda timeout, text=text: text), 1.0)
+        with pytest.raises(DataError, match="the answer of the OpenEnv server http://a is not an object with data"):
+            answer(Session("http://a", SimpleNamespace(recv=lambda timeout, text=text: text)), 1.0)
+
+
+def asked_by(rewards):
+    """An engine in a session."""
+    engine = OpenEnvEngine(openenv_world("served", ["http://a"], rewards=rewards).make()._engine._how)
+    engine._session = Session("http://a", None)
+    return engine
+
+
+def test_sums_of_rewards_become_numbers_from_0_to_1():
+    engine, observation = asked_by(rewards=(-2.0, 8.0)), {"text": "a", "admissible": ["b"]}
+    earned = [engine._observation({"observation": observation, "reward": r}, 1.0).reward for r in (-3, 0, 2, 7 + 1e-9)]
+    assert earned == pytest.approx([0.0, 0.3, 0.5, 1.0]) and max(earned) <= 1.0  # steps add up to a bit more
+
+
+class Breaks:
+    """Arithmetic up to its second step."""
+
+    def __init__(self):
+        self._world, self._steps = ARITHMETIC.make(), 0
+
+    def reset(self, game):
+        return self._world.reset(game)
+
+    def step(self, command):
+        self._steps += 1
+        return self._world.step(command) if self._steps < 2 else [][0]
+
+
+def test_a_fault_of_the_environment_names_server_game_and_step(as_world):
+    with serving(Double(replace(ARITHMETIC, make=Breaks))) as url:
+        as_world(openenv_world("served", [url]))
+        said = rf"^served, train/0, step 2 \('.*'\): the OpenEnv server {url} refuses: EXECUTION_ERROR: .*world served$"
+        with pytest.raises(DataError, match=said):
+            list(play(AtRandom(), starts_of(tasks(1)), world_name="served", max_turns=10))
+
+
+def test_the_fields_that_a_server_cannot_send_are_said():
+    data = {"code": "VALIDATION_ERROR", "message": "Invalid message", "errors": [{"loc": ["text"], "msg": "no string"}]}
+    text = json.dumps({"type": "error", "data": data})
+    with pytest.raises(DataError, match=r"http://a refuses: VALIDATION_ERROR: Invalid message .*\['text'\].*no string"):
+        answer(Session("http://a", SimpleNamespace(recv=lambda timeout: text)), 1.0)
 
 
 def test_what_the_environment_refuses_is_said(as_world):
@@ -276,10 +338,6 @@ def test_a_world_that_cannot_be_served_says_what_to_install_or_give(asked, missi
     program = SERVE.format(asked=[*asked, "--port", str(free_port())], missing=missing)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.returncode == 1 and re.fullmatch(f"serve_world: {said}\n", ran.stderr), ran.stderr
-
-
-def test_a_server_has_a_session_for_each_slot():
-    assert load_params(Path("params.yaml")).compute.slots <= SESSIONS
 
 
 def test_an_address_that_cannot_be_listened_at_is_said():
