@@ -61,8 +61,16 @@ done
 [ -d models/few ] || python -m tasks.commands.make_chat_model --out models/few --size medium --worlds arithmetic --dialogues 2000 --steps 1200 --threads 1
 dialogues="model.source=./models/few compute.threads=1 games.train=16400 games.seen=400 sft.batch_tokens=8192 rollout.branch.train_states=0
   rollout.branch.validation_states=0 evaluate.decoding=[greedy,sample]"
-sh experiments/run chat-few chat $dialogues rollout.games=8000 method.steps=240 -- evaluate@0 evaluate@1 evaluate@2
+sh experiments/run chat-few chat $dialogues rollout.games=8000 method.steps=240 iterations.3.prev=2 policies.3.prm=3 -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
 sh experiments/run chat-few-whole chat $dialogues model.lora=null sft.learning_rate=3.0e-4 rollout.games=8000 method.steps=240 method.learning_rate=3.0e-4 \
   -- evaluate@0 evaluate@1
 sh experiments/run chat-few-gigpo chat gigpo $dialogues rollout.games=64 rollout.episodes_per_game=8 method.batch_tokens=8192 method.optimizer=adamw \
   method.learning_rate=1.0e-4 "method.refresh={every: 12, games: 64}" method.steps=300 -- evaluate@1
+# Models made of WebShop's dialogues. Read success and inadmissible of the printed lines.
+shop="env.world=webshop env.code=agentprm_core/worlds/webshop env.max_turns=6 model.context=3072 games.train=6000 games.unseen=200 compute.threads=1"
+for made in "4000 1000 200" "8000 2000 400"; do
+  set -- $made
+  [ -d "models/shop-$1" ] || python -m tasks.commands.make_chat_model --out "models/shop-$1" --size medium --worlds webshop --dialogues "$1" --steps "$2" --threads 1
+  THEN="python -m tasks.evaluate --policy data/checkpoints/policy/0 --games data/games --split seen --method greedy --free --max-action-tokens 64 --json" \
+    sh experiments/run "chat-shop-$1" chat $shop model.source="./models/shop-$1" demos.games="$3" -- sft
+done
