@@ -23,6 +23,8 @@ Read = Callable[[Any, Mapping[str, Any]], Any]
 
 _SPLITS = {"train": range(2, 10), "seen": (0,), "unseen": (1,)}
 """Split → the last digits of its seeds."""
+_ROUNDING = 1e-6
+"""Of the range of rewards: what a sum of steps may lie outside of it."""
 
 
 def text_itself(observation: Any, info: Mapping[str, Any]) -> str:
@@ -62,7 +64,16 @@ class Reading:
     text."""
     low: float
     high: float
-    """The sums of an episode's rewards that count as 0 and as 1; what lies outside is clipped."""
+    """The sums of an episode's rewards that count as 0 and as 1: all others lie between."""
+
+
+def share_of_range(total: float, low: float, high: float) -> float:
+    """What an episode's rewards have come to, as a share of what they may come to. Raises ValueError where that is not
+    in [0, 1], but for rounding."""
+    share = (total - low) / (high - low)
+    if not -_ROUNDING <= share <= 1 + _ROUNDING:
+        raise ValueError(f"has paid {total:.6g} in this episode, not {low:g} to {high:g}: say rewards=(LOW, HIGH)")
+    return min(max(share, 0.0), 1.0)
 
 
 class GymEngine:
@@ -104,7 +115,10 @@ class GymEngine:
 
     def _observation(self, text: str, found: Any, info: Mapping[str, Any], done: bool) -> Observation:
         how = self._how
-        reward = min(max((self._total - how.low) / (how.high - how.low), 0.0), 1.0)
+        try:
+            reward = share_of_range(self._total, how.low, how.high)
+        except ValueError as error:
+            raise DataError(f"the environment {error} in gym_world, the least and the most that it pays") from error
         return Observation(text, self._admissible(found, info), reward, done)
 
     def _admissible(self, found: Any, info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -147,8 +161,10 @@ def gym_world(
     """The spec of an environment, or of several of a kind.
 
     ``levels``: kind → environment's id. ``goal``: the task sentence, two words or more. ``actions``: a name for each
-    action of a ``Discrete`` space. ``rewards``: the sums of an episode's rewards that become 0 and 1; ``success`` is
-    compared with what they become. Splits have seeds of their own. Raises ValueError for an empty range of rewards.
+    action of a ``Discrete`` space. ``rewards``: the least and the most that an episode's rewards add up to, at any of
+    its steps; they become 0 and 1, and ``success`` is compared with what they become. Splits have seeds of their own.
+
+    Raises ValueError for an empty range of rewards.
     """
     low, high = rewards
     if not low < high:

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from agentprm_core.errors import DataError, ServerError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import Observation, UnsupportedGame, WorldSpec
-from agentprm_core.worlds.gym import Read, entry
+from agentprm_core.worlds.gym import Read, entry, share_of_range
 from agentprm_core.worlds.replay import Replayed
 
 _SPLITS = {"train": "train", "seen": "seen", "unseen": "unseen"}
@@ -35,8 +35,6 @@ _CLOSING = 1.0
 """Seconds to wait for a server that is told of a session's end."""
 _TRIES = 3
 """Sessions that an episode may need before it is given up."""
-_ROUNDING = 1e-6
-"""Of the range of rewards: what a sum of steps may lie outside of it."""
 
 
 class Gone(Exception):
@@ -264,13 +262,10 @@ class OpenEnvEngine:
             raise ServerError(f"the answer of {server} cannot be read ({error!r}): {said!r:.200}") from error
         if not math.isfinite(self._sum):
             raise ServerError(f"{server} says that the reward is {said.get('reward')}: it must be a number")
-        share = (self._sum - how.low) / (how.high - how.low)
-        if not -_ROUNDING <= share <= 1 + _ROUNDING:
-            raise ServerError(
-                f"{server} has paid {self._sum:.6g} in this episode, not {how.low:g} to {how.high:g}: say rewards="
-                "(LOW, HIGH) in openenv_world, the least and the most that it pays"
-            )
-        earned = min(max(share, 0.0), 1.0)
+        try:
+            earned = share_of_range(self._sum, how.low, how.high)
+        except ValueError as error:
+            raise ServerError(f"{server} {error} in openenv_world, the least and the most that it pays") from error
         return Observation(text, tuple(sorted({str(command) for command in listed})), earned, bool(said.get("done")))
 
     def _keep(self, seen: Observation) -> None:

@@ -63,7 +63,7 @@ class Unseeded(Doors):
 
 
 def spec(env: type, **how):
-    settings = {"actions": NAMES, "admissible": entry("action_mask"), "rewards": (-0.5, 0.9)}
+    settings = {"actions": NAMES, "admissible": entry("action_mask"), "rewards": (-1.1, 0.9)}
     settings |= {"goal": "open the right door", "success": 0.9, "make": lambda name: env(), "max_turns": 6}
     return gym_world("doors", {"three": "Doors-v0"}, **(settings | how))
 
@@ -102,19 +102,21 @@ def test_an_episode() -> None:
     first = world.reset(door(2))
     text = "The prize is behind door 2. You stand at door 1.\n\nYour task is to: open the right door"
     assert (first.text, first.admissible, first.done) == (text, ("left", "open", "right"), False)
-    assert first.reward == pytest.approx(0.5 / 1.4)
+    assert first.reward == pytest.approx(1.1 / 2)
     there = world.step("right")
     assert (there.text, there.admissible) == ("You stand at door 2.", ("left", "open"))
     assert world.step("right") == there._replace(text="Nothing happens.")
     won = world.step("open")
-    assert won.done and won.reward == pytest.approx((0.8 + 0.5) / 1.4)
+    assert won.done and won.reward == pytest.approx((0.8 + 1.1) / 2)
 
 
-def test_rewards_outside_the_range_are_clipped() -> None:
+def test_rewards_outside_the_range_are_refused() -> None:
     world = spec(Doors, rewards=(0.0, 0.5)).make()
     world.reset(door(1))
-    assert world.clone().step("left").reward == 0.0
-    assert world.step("open").reward == 1.0
+    with pytest.raises(DataError, match=r"has paid -0\.1 in this episode, not 0 to 0\.5: say rewards=\(LOW"):
+        world.clone().step("left")
+    with pytest.raises(DataError, match=r"has paid 0\.9 in this"):
+        world.step("open")
 
 
 def test_it_keeps_the_contract() -> None:
