@@ -66,6 +66,10 @@ sh experiments/run chat-few-whole chat $dialogues model.lora=null sft.learning_r
   -- evaluate@0 evaluate@1
 sh experiments/run chat-few-gigpo chat gigpo $dialogues rollout.games=64 rollout.episodes_per_game=8 method.batch_tokens=8192 method.optimizer=adamw \
   method.learning_rate=1.0e-4 "method.refresh={every: 12, games: 64}" method.steps=300 -- evaluate@1
+# A model of 11 million parameters, made of few dialogues, and the demonstrations for as many steps as its first iteration.
+[ -d models/chat-few ] || python -m tasks.commands.make_chat_model --out models/chat-few --worlds arithmetic --dialogues 2500 --steps 600 --threads 1
+sh experiments/run chat-few-large chat $dialogues model.source=./models/chat-few rollout.games=5000 -- evaluate@0 evaluate@1 evaluate@2
+sh experiments/run chat-few-large-demonstrations chat $dialogues model.source=./models/chat-few sft.epochs=20.75 -- evaluate@0
 # Models made of WebShop's dialogues. Read success and inadmissible of the printed lines.
 shop="env.world=webshop env.code=agentprm_core/worlds/webshop env.max_turns=6 model.context=3072 games.train=6000 games.unseen=200 compute.threads=1"
 for made in "4000 1000 200" "8000 2000 400"; do
