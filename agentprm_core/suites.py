@@ -301,7 +301,10 @@ def _filled(rollouts: pa.Table, name: str) -> list[Check]:
     turns = pl.DataFrame(rollouts.select([*TURN, "action", "admissible", "valid", "state_key"]))
     after = pl.col("state_key").shift(-1).over("game_id", "episode")
     filled = turns.with_columns(taken=(after != pl.col("state_key")).cast(pl.Float64)).filter(
-        pl.col("valid") & ~pl.col("admissible").list.contains(pl.col("action")) & pl.col("taken").is_not_null()
+        pl.col("valid")
+        & (pl.col("admissible").list.len() > 0)  # where nothing is listed, any text is an action, and fills none
+        & ~pl.col("admissible").list.contains(pl.col("action"))
+        & pl.col("taken").is_not_null()
     )
     if filled.is_empty():
         return []

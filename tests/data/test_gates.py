@@ -109,16 +109,17 @@ def test_rollouts_with_one_defect(column, row, value, message):
 
 
 def test_filled_templates_are_held_to_what_the_world_made_of_them():
-    def played(keys: str) -> pa.Table:
-        """One search[…] after another, which leads to these states, and a listed command at the end."""
-        turns = [Turn("see", "search[a cup]", ("back", "search[…]"), True, key) for key in keys]
-        turns.append(Turn("see", "back", ("back", "search[…]"), True, keys[-1]))
+    def played(keys: str, listed: tuple[str, ...] = ("back", "search[…]")) -> pa.Table:
+        """One search[…] after another, which leads to these states, and another command at the end."""
+        turns = [Turn("see", "search[a cup]", listed, True, key) for key in keys]
+        turns.append(Turn("see", "back", listed, True, keys[-1]))
         episodes = [Episode("g", e, 1, tuple(turns), won=e == 1) for e in range(2)]
         return episodes_to_table(episodes, iteration=1, method="policy", policy="abc")
 
     check_rollouts(played("abc"))  # two of three lead to another state
     with pytest.raises(GateError, match="the world takes enough of the commands that fill a template"):
         check_rollouts(played("aab"))
+    check_rollouts(played("aab", listed=()))  # any text is an action there, and fills no template
 
 
 @pytest.mark.parametrize("won", [0, 6])
