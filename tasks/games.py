@@ -15,6 +15,7 @@ from agentprm_core.errors import EXPECTED
 from agentprm_core.suites import games_suite
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
+from agentprm_core.worlds.generating import loaded_by
 from agentprm_core.worlds.held_out_places import games_by_place, generated_games, guard_games
 from tasks.frame import layout
 from tasks.frame.sections import Published
@@ -57,7 +58,7 @@ def _published(spec: WorldSpec, root: Path, split: str, count: int, seed: int) -
     """``count`` published games of a split, drawn by the seed. Raises StageError where there are fewer, or none."""
     if spec.load is None or split not in spec.published_splits:
         raise StageError(f"params.yaml: games.published: {spec.name} has no published games of {split}: set null")
-    found = spec.load(root, spec.published_splits[split], None)
+    found = loaded_by(spec, root, spec.published_splits[split], None)
     if len(found) < count:
         there = ", ".join(f"{number} of {name}" for name, number in _there(spec, root).items())
         raise StageError(
@@ -73,7 +74,7 @@ def _there(spec: WorldSpec, root: Path) -> dict[str, int]:
     there = {}
     for split, theirs in spec.published_splits.items():
         with suppress(*EXPECTED):
-            there[split] = len(spec.load(root, theirs, None)) if spec.load else 0
+            there[split] = len(loaded_by(spec, root, theirs, None)) if spec.load else 0
     return there
 
 

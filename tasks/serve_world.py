@@ -19,7 +19,7 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, to_install, world_spec
 from agentprm_core.worlds.base import NoGenerator
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.generating import generated_by, loaded_by
 
 SESSIONS = 256
 """Two processes that play as many episodes at once as the default ``compute.slots``."""
@@ -84,7 +84,7 @@ def served_games(spec: WorldSpec, root: Path | None, count: int, seed: int) -> d
             ) from error
     if spec.load is None:
         raise DataError(f"--root: {spec.name} has no published games")
-    return {ours: spec.load(root, theirs, counts[ours]) for ours, theirs in spec.published_splits.items()}
+    return {ours: loaded_by(spec, root, theirs, counts[ours]) for ours, theirs in spec.published_splits.items()}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import NoGenerator, WorldSpec
 from agentprm_core.worlds.check_spec import generated
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.generating import generated_by, loaded_by
 
 _SHARED = Path("../shared/data/later")
 
@@ -43,7 +43,7 @@ def games_to_check(spec: WorldSpec, root: Path | None, count: int, seed: int, na
     if spec.load is None:
         raise DataError(f"--root: {spec.name} has no published games")
     splits = spec.published_splits.items()
-    games = {ours: spec.load(root, theirs, count) for ours, theirs in splits}
+    games = {ours: loaded_by(spec, root, theirs, count) for ours, theirs in splits}
     return Checked(games, [], root, tuple(_no_generator(spec, seed)))
 
 

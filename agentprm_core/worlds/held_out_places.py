@@ -14,7 +14,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import WorldSpec
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.generating import generated_by, loaded_by, mixed_by
 
 GUARDS = 200
 """Guard games, at most."""
@@ -33,18 +33,18 @@ def games_by_place(
     Raises DataError for a world whose games have no places, or cannot be mixed, or that has fewer games than are asked
     for.
     """
-    load, place = spec.load, spec.place
-    if load is None or place is None:
+    place = spec.place
+    if spec.load is None or place is None:
         raise DataError(f"games.published: {spec.name} has no published games by place: give the folder alone, or null")
     if mixed and spec.generate_mixed is None:
         raise DataError(f"games.published.mixed: the places of {spec.name} cannot be mixed: 0 is what it can have")
-    train, seen = (load(root, spec.published_splits[split], None) for split in ("train", "seen"))
+    train, seen = (loaded_by(spec, root, spec.published_splits[split], None) for split in ("train", "seen"))
     trained = [game for game in train if game.attributes[place] not in spec.new_places]
     places = {game.attributes[place] for game in trained}
     drawn = _some(trained, counts["train"] - generated - mixed, "train", seed)
     drawn += _generated(spec, place, places, generated, seed)
-    if mixed and spec.generate_mixed is not None:
-        drawn += spec.generate_mixed(mixed, seed, places)
+    if mixed:
+        drawn += mixed_by(spec, mixed, seed, places)
     found = {
         "train": drawn,
         "seen": _some([game for game in seen if game.attributes[place] in places], counts["seen"], "seen", seed),
@@ -63,13 +63,13 @@ def generated_games(spec: WorldSpec, count: int, seed: int, split: str) -> list[
 
     The share ``spec.mixed`` of train's has places that are put together from several places of the others.
     """
-    place, mix = spec.place, spec.generate_mixed
+    place = spec.place
     mixed = round(spec.mixed * count) if split == "train" else 0
     plain = generated_by(spec, count - mixed, seed, split)
-    if mixed == 0 or place is None or mix is None:
+    if mixed == 0 or place is None or spec.generate_mixed is None:
         return plain
     places = {game.attributes[place] for game in plain}
-    return sorted(plain + mix(mixed, seed, places), key=lambda game: game.id)
+    return sorted(plain + mixed_by(spec, mixed, seed, places), key=lambda game: game.id)
 
 
 def guard_games(spec: WorldSpec, count: int, seed: int, others: Collection[Game]) -> list[Game]:

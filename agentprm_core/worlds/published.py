@@ -14,6 +14,7 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import WorldSpec, world_names, world_spec
 from agentprm_core.worlds.base import NoSplit
+from agentprm_core.worlds.generating import loaded_by
 
 
 def find_games(world: str, root: Path, split: str, limit: int | None = None) -> list[Game]:
@@ -59,11 +60,11 @@ def _published(spec: WorldSpec, root: Path, split: str, limit: int | None) -> li
         raise DataError(f"{table}: no such table, and {spec.name} has no published games to read instead")
     theirs = spec.published_splits.get(split, split)
     try:
-        return spec.load(root, split, limit)
+        return loaded_by(spec, root, split, limit)
     except EXPECTED:
         if theirs == split:
             raise
-        return spec.load(root, theirs, limit)
+        return loaded_by(spec, root, theirs, limit)
 
 
 def _whose(root: Path, split: str, spec: WorldSpec) -> str:

@@ -13,9 +13,10 @@ from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_names, world_spec
 from agentprm_core.worlds.base import Between
+from agentprm_core.worlds.check_games import games_to_check
 from agentprm_core.worlds.check_spec import game_faults, generated, spec_faults
 from agentprm_core.worlds.checking import check_world
-from agentprm_core.worlds.held_out_places import generated_games, guard_games
+from agentprm_core.worlds.held_out_places import games_by_place, generated_games, guard_games
 from agentprm_core.worlds.mixture import mixture
 from tasks.commands.generated import generated as to_play
 from tasks.serve_world import served_games
@@ -94,15 +95,15 @@ def _raises(*_: object) -> list[Game]:
     raise ValueError("no bricks")
 
 
-@pytest.mark.parametrize(
-    ("generate", "said"),
-    [
-        (_raises, "raised ValueError: no bricks"),
-        (lambda *_: None, "returned None, not a list of games"),
-        (lambda *_: [{"id": "a"}], "not a list of games"),
-        (lambda *_: [], "returned no games"),
-    ],
-)
+_NOTHING_USABLE = [
+    (_raises, "raised ValueError: no bricks"),
+    (lambda *_: None, "returned None, not a list of games"),
+    (lambda *_: [{"id": "a"}], "not a list of games"),
+]
+_NO_GAMES = (lambda *_: [], "returned no games")
+
+
+@pytest.mark.parametrize(("generate", "said"), [*_NOTHING_USABLE, _NO_GAMES])
 @pytest.mark.parametrize(
     "ask",
     [
@@ -118,6 +119,34 @@ def _raises(*_: object) -> list[Game]:
 def test_a_generator_that_gives_no_games_is_one_line(ask: Callable, generate: Callable, said: str) -> None:
     with pytest.raises(DataError, match=rf"^stairs: generate\(30, \d+, '(train|unseen)'\) .*{said}"):
         ask(replace(SPEC, generate=generate))
+
+
+@pytest.mark.parametrize(("mix", "said"), [*_NOTHING_USABLE, _NO_GAMES])
+def test_a_generator_of_mixed_places_that_gives_no_games_is_one_line(mix: Callable, said: str) -> None:
+    def tall(count: int, seed: int, split: str) -> list[Game]:
+        return [replace(game, attributes={"height": 3}) for game in generate(count, seed, split)]
+
+    spec = replace(SPEC, generate=tall, place="height", mixed=0.5, generate_mixed=mix)
+    with pytest.raises(DataError, match=rf"^stairs: generate_mixed\(15, 0, \d+ places\) .*{said}"):
+        generated_games(spec, 30, 0, "train")
+
+
+@pytest.mark.parametrize(("load", "said"), _NOTHING_USABLE)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda spec, root: games_to_check(spec, root, 30, 0, "stairs"),
+        lambda spec, root: served_games(spec, root, 30, 0),
+        lambda spec, root: games_by_place(spec, root, {"train": 3, "seen": 3, "unseen": 3}, 0, 0),
+    ],
+    ids=["check-world", "serve-world", "games"],
+)
+def test_published_games_that_the_world_cannot_read_are_one_line(
+    ask: Callable, load: Callable, said: str, tmp_path: Path
+) -> None:
+    spec = replace(SPEC, load=load, place="height", published_splits={"train": "easy", "seen": "hard"})
+    with pytest.raises(DataError, match=rf"^stairs: load\('.+', 'easy', (30|None)\) .*{said}"):
+        ask(spec, tmp_path)
 
 
 def test_attributes_that_are_no_json() -> None:
