@@ -69,11 +69,11 @@ sh experiments/run chat-few-gigpo chat gigpo $dialogues rollout.games=64 rollout
 # A model of 11 million parameters, made of few dialogues, and the demonstrations for as many steps as its first iteration.
 [ -d models/chat-few ] || python -m tasks.commands.make_chat_model --out models/chat-few --worlds arithmetic --dialogues 2500 --steps 600 --threads 1
 sh experiments/run chat-few-large chat $dialogues model.source=./models/chat-few rollout.games=5000 -- evaluate@0 evaluate@1 evaluate@2
+sh experiments/run chat-few-large-demonstrations chat $dialogues model.source=./models/chat-few sft.epochs=20.75 -- evaluate@0
 # The same with PRMs and both cores, and a third iteration. Then fewer games and steps at a higher rate.
 again="chat model.source=./models/chat-few iterations.3.prev=2 policies.3.prm=3"
 sh experiments/run chat-few-again $again rollout.games=5000 games.train=16400 games.seen=400 -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
 sh experiments/run chat-few-faster $again rollout.games=4000 games.train=13600 method.learning_rate=3.0e-3 method.steps=75 critic.epochs=0.1
-sh experiments/run chat-few-large-demonstrations chat $dialogues model.source=./models/chat-few sft.epochs=20.75 -- evaluate@0
 # Models made of WebShop's dialogues. Read success and inadmissible of the printed lines.
 shop="env.world=webshop env.code=agentprm_core/worlds/webshop env.max_turns=6 model.context=3072 games.train=6000 games.unseen=200 compute.threads=1"
 for made in "4000 1000 200" "8000 2000 400"; do
