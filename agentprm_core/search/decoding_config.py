@@ -3,7 +3,9 @@
 weighs all of a path's actions, and not the last one alone: ``beam_4x4_path``, ``best_trajectory_of_16_path``.
 
 Searches are by the PRM. Another scorer in its place (:mod:`agentprm_core.search.scorers`) is named behind ``_by_``:
-``best_of_16_by_random``. A temperature may follow: ``best_of_16@0.7``, ``best_of_16_by_random@0.7``.
+``best_of_16_by_random``. Of whole episodes only the policy's own likelihood can take its place:
+``best_trajectory_of_16_by_untrained_likelihood`` takes the likeliest. A temperature may follow: ``best_of_16@0.7``,
+``best_of_16_by_random@0.7``.
 """
 
 from __future__ import annotations
@@ -36,7 +38,11 @@ _FORMS = {
     "greedy": ("greedy",),
     "sample": ("sample",),
     "best_of_n": ("best_of_N", "best_of_N_by_SCORER"),
-    "best_trajectory": ("best_trajectory_of_N", "best_trajectory_of_N_path"),
+    "best_trajectory": (
+        "best_trajectory_of_N",
+        "best_trajectory_of_N_path",
+        f"best_trajectory_of_N_by_{LIKELIHOOD}",
+    ),
     "beam": ("beam_NxM (N nodes, M samples of each)", "beam_NxM_back", "beam_NxM_path", "beam_NxM_by_SCORER"),
     "lookahead": ("lookahead_of_NxD (N samples, D steps ahead)",),
 }
@@ -69,8 +75,12 @@ class DecodingConfig:
             raise ValueError(f"{self.method!r} is not one of {', '.join(METHODS)}")
         if self.by not in SCORERS:
             raise ValueError(f"{self.by!r} is not one of {', '.join(SCORERS)}")
-        if self.by != PRM and not self.takes_scorers:
-            raise ValueError(f"{self.name}: only best_of_N and beam_NxM are played by another scorer than the PRM")
+        likeliest = self.method == "best_trajectory" and not self.path and self.by == LIKELIHOOD
+        if self.by != PRM and not (self.takes_scorers or likeliest):
+            raise ValueError(
+                f"{self.name}: only best_of_N and beam_NxM are played by another scorer than the PRM, and "
+                f"best_trajectory_of_N by {LIKELIHOOD}"
+            )
         if min(self.n, self.width, self.samples) < 1 or self.depth < 0:
             raise ValueError(f"{self.name}: needs numbers of at least 1, and a depth of at least 0")
         if self.method in ("best_of_n", "best_trajectory", "lookahead") and self.n < 2:
@@ -105,7 +115,7 @@ class DecodingConfig:
 
     @property
     def takes_scorers(self) -> bool:
-        """Whether another one than the PRM may choose."""
+        """Whether any other one than the PRM may choose."""
         return self.method in ("best_of_n", "beam")
 
     def prior(self, tau: float) -> float:

@@ -21,7 +21,7 @@ from agentprm_core.prm.score import score_episodes
 from agentprm_core.rollout import Player, Start, play, starts
 from agentprm_core.search.beam import BeamSearch
 from agentprm_core.search.best_of_n import Chooser, best_trajectories
-from agentprm_core.search.decoding_config import CACHES, DecodingConfig
+from agentprm_core.search.decoding_config import CACHES, LIKELIHOOD, DecodingConfig
 from agentprm_core.search.lookahead import Lookahead
 from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.recorded import Recorder
@@ -167,6 +167,8 @@ def play_games(
         return sorted(played, key=lambda episode: episode.game_id)
     if method in ("best_of_n", "beam"):
         return _searched(policy, prm, starts(games, 1, seed), search, recorder)
+    if method == "best_trajectory" and search.way.by == LIKELIHOOD:
+        return likeliest_of_each_game(play_trajectories(policy, games, search, seed))
     if prm is None:
         raise ValueError(f"{method} needs a PRM to choose")
     if method == "lookahead":
@@ -213,14 +215,25 @@ def best_of_each_game(
 ) -> list[Episode]:
     """Of each game the best episode, at the cost of all; sorted by id. The best is the one whose last action scores
     best. With ``path`` it has the most of: mean score + τ Σ log π of its actions."""
-    played = sorted(played, key=lambda episode: (episode.game_id, episode.index))
+    said = [judged[e.game_id, e.index] for e in played]
+    costs = [e.extra["cost"] + Cost(prm_read=of.read) for e, of in zip(played, said)]
+    return _best_of_each_game(played, [_worth(e, of, search) for e, of in zip(played, said)], costs)
+
+
+def likeliest_of_each_game(played: Sequence[Episode]) -> list[Episode]:
+    """Of each game the episode whose actions (with their reasons, where there are any) the policy finds likeliest
+    together, at the cost of all; sorted by id. What a PRM is held against: the policy itself says this much."""
+    worths = [sum(episode.extra["log_probs"]) for episode in played]
+    return _best_of_each_game(played, worths, [episode.extra["cost"] for episode in played])
+
+
+def _best_of_each_game(played: Sequence[Episode], worths: Sequence[float], costs: Sequence[Cost]) -> list[Episode]:
     cost: dict[str, Cost] = {}
     steps: Counter[str] = Counter()
-    for episode in played:
+    for episode, own in sorted(zip(played, costs), key=lambda pair: (pair[0].game_id, pair[0].index)):
         steps[episode.game_id] += episode.length
-        read = Cost(prm_read=judged[episode.game_id, episode.index].read)
-        cost[episode.game_id] = cost.get(episode.game_id, Cost()) + episode.extra["cost"] + read
-    best = best_trajectories(played, [_worth(e, judged[e.game_id, e.index], search) for e in played])
+        cost[episode.game_id] = cost.get(episode.game_id, Cost()) + own
+    best = best_trajectories(played, worths)
     return [replace(e, extra={"cost": cost[e.game_id], "world_steps": steps[e.game_id]}) for e in best]
 
 

@@ -15,19 +15,20 @@ from agentprm_core.datasets import write_table
 from agentprm_core.evaluate import OUTCOMES, outcomes_table, summary
 from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, playing_dtype, require_world
-from agentprm_core.search.decoding_config import DecodingConfig
+from agentprm_core.search.decoding_config import LIKELIHOOD, DecodingConfig
 from agentprm_core.search.playing import (
     Judged,
     Search,
     best_of_each_game,
     judge,
+    likeliest_of_each_game,
     play_games,
     play_headroom,
     play_trajectories,
     search_digest,
 )
 from agentprm_core.types import Episode, Game
-from tasks.commands.curves_table import ALONE, ORACLE, SEARCHES, curves_of, efficiencies, table, text
+from tasks.commands.curves_table import ALONE, ORACLE, SEARCHES, UNTAUGHT, curves_of, efficiencies, table, text
 from tasks.commands.measuring import asked_games, search_from, settle_world
 from tasks.frame.quiet import quiet
 from tasks.frame.stage import write_json
@@ -51,9 +52,11 @@ def plan(
     beams: Sequence[tuple[int, int]],
     plays: int | None,
     path: bool = False,
+    untaught: bool = False,
 ) -> list[Cell]:
     """Every cell, the cheap ones first. ``plays``: of the oracle, None for none. ``path``: trajectories and beams are
-    weighed by all of their actions. Cells that no prior decides have none, so that another prior keeps them."""
+    weighed by all of their actions. ``untaught``: every search also by the policy's own likelihood. Cells that no prior
+    decides have none, so that another prior keeps them."""
     plain = replace(search, prior=0.0)
     alone = [Cell(ALONE, replace(plain, way=DecodingConfig(method))) for method in ("greedy", "sample")]
     sizes = [replace(search, way=DecodingConfig("best_of_n", n=n)) for n in best_of]
@@ -61,7 +64,12 @@ def plan(
     sizes += [replace(whole, way=DecodingConfig("best_trajectory", n=n, path=path)) for n in best_of]
     sizes += [replace(search, way=DecodingConfig("beam", width=n, samples=m, path=path)) for n, m in beams]
     oracle = [Cell(ORACLE, size, plays) for size in sizes if size.way.method == "best_of_n" and plays]
-    return alone + [Cell(prm, size) for size in sizes for prm in prms] + oracle
+    played = []
+    for size in sizes:
+        played += [Cell(prm, size) for prm in prms]
+        if untaught:  # the likelihood needs no prior beside it
+            played.append(Cell(UNTAUGHT, replace(size, prior=0.0)))
+    return alone + played + oracle
 
 
 def measure(
@@ -109,9 +117,11 @@ class _Trajectories:
 
     def best(self, cell: Cell) -> list[Episode]:
         """Of each game the one that the cell's PRM finds best."""
+        of = [episode for episode in self._played if episode.index < cell.search.way.n]
+        if cell.prm == UNTAUGHT:
+            return likeliest_of_each_game(of)
         if cell.prm not in self._judged:
             self._judged[cell.prm] = judge(self._played, self._prms[cell.prm])
-        of = [episode for episode in self._played if episode.index < cell.search.way.n]
         return best_of_each_game(of, self._judged[cell.prm], cell.search)
 
 
@@ -130,7 +140,8 @@ def run(arguments: argparse.Namespace) -> None:
         require_world(checkpoint, source, arguments.world)
     games = asked_games(arguments)
     search = search_from(arguments, policy.model.config.max_position_embeddings, DecodingConfig("sample"))
-    cells = plan(list(prms), search, arguments.best_of, arguments.beams, arguments.oracle, arguments.path_prior)
+    asked = {"plays": arguments.oracle, "path": arguments.path_prior, "untaught": arguments.likelihood}
+    cells = plan(list(prms), search, arguments.best_of, arguments.beams, **asked)
     outcomes = measure(cells, policy, prms, games, arguments.split, arguments.seed, arguments.out / "cells")
     first = next(iter(prms), None)
     rows = table(outcomes, {cell.search.name: cell.search.way.method for cell in cells}, first)
@@ -158,6 +169,9 @@ def _played(
         episodes = play_headroom(policy, games, cell.search, seed, cell.plays)
     elif _is_of_trajectories(cell):
         episodes = trajectories.best(cell)
+    elif cell.prm == UNTAUGHT:
+        way = cell.search.way.under(LIKELIHOOD)
+        episodes = play_games(policy, None, games, replace(cell.search, way=way), seed)
     else:
         episodes = play_games(policy, prm, games, cell.search, seed)
     return outcomes_table(

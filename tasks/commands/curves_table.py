@@ -16,6 +16,8 @@ ALONE = "policy"
 """In the PRM's place where none chooses."""
 ORACLE = "oracle"
 """In its place where the true Q does."""
+UNTAUGHT = "likelihood"
+"""In its place where the policy's own likelihood does."""
 SEARCHES = ("best_of_n", "best_trajectory", "beam")
 BUDGETS = ("tokens", "generated")
 """What compute is counted in: tokens that both models read, or tokens of all sampled actions; a game."""

@@ -2,14 +2,16 @@
 
     agentprm search-curves --policy DIR --games DIR --split valid_seen --out curves \
         --prm agentprm_b=DIR --prm agentprm_a=DIR --prm orm=DIR --prm pvm=DIR
+    agentprm search-curves --policy DIR --games DIR --split valid_seen --out curves --likelihood --prm agentprm_b=DIR
     agentprm search-curves --policy DIR --games DIR --split valid_seen --out headroom --oracle 8
 
 The first PRM is held against the others. Greedy play and sampling are measured once; a search with N = 1 or 1 × 1 is
-sampling, so sampling is the first point of every curve. ``--oracle`` adds Best-of-N under the true Q, measured by
-playing on from each candidate: the headroom of choosing, at a price no player can pay, so in no comparison of compute.
-``--prior`` is the weight of a sample's likelihood beside its score, as ``critic.prior`` is; 0 leaves it out. A cell
-(a PRM in one search at one size) is kept in OUT/cells under a digest of what decides it: a run that was killed goes on,
-and another PRM or size adds its cells alone.
+sampling, so sampling is the first point of every curve. ``--likelihood`` adds a rival named ``likelihood``, the
+policy's own in the PRM's place in every search. Of whole episodes it takes the likeliest. ``--oracle`` adds Best-of-N
+under the true Q, measured by playing on from each candidate: the headroom of choosing, at a price no player can pay, so
+in no comparison of compute. ``--prior`` is the weight of a sample's likelihood beside its score, as ``critic.prior``
+is; 0 leaves it out. A cell (a PRM in one search at one size) is kept in OUT/cells under a digest of what decides it: a
+run that was killed goes on, and another PRM or size adds its cells alone.
 
 Writes ``outcomes.parquet`` (game by game; ``method`` is the PRM's name), ``curves.json`` (the table: success, its
 interval, paired tests against greedy play, sampling and the first PRM, compute; and the efficiency against each rival)
@@ -31,8 +33,8 @@ from tasks.commands.standalone import playing_arguments
 def main(prog: str = "python -m tasks.commands.search_curves") -> None:
     parser = _parser(prog)
     arguments = parser.parse_args()
-    if not arguments.prm and arguments.oracle is None:
-        parser.error("nobody chooses: --prm NAME=FOLDER, --oracle PLAYS, or both")
+    if not arguments.prm and arguments.oracle is None and not arguments.likelihood:
+        parser.error("nobody chooses: --prm NAME=FOLDER, --oracle PLAYS or --likelihood, or several of them")
     names = [name for name, _ in arguments.prm]
     if (place := repeated(names)) is not None:
         parser.error(f"--prm: {names[place]!r} is there twice: give each PRM a name of its own")
@@ -61,6 +63,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--oracle", type=count, metavar="PLAYS", help="Best-of-N under the true Q, of PLAYS a candidate"
     )
+    parser.add_argument("--likelihood", action="store_true", help="every search by the policy's own likelihood too")
     parser.add_argument("--out", type=Path, required=True, help="folder of the cells, the table and the picture")
     parser.add_argument(
         "--best-of", type=listed(at_least(2)), default=(2, 4, 8, 16), help="N; 1 is sampling (default 2,4,8,16)"
@@ -76,12 +79,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _named(value: str) -> tuple[str, Path]:
-    from tasks.commands.curves_table import ALONE, ORACLE
+    from tasks.commands.curves_table import ALONE, ORACLE, UNTAUGHT
 
     name, _, path = value.partition("=")
-    if not path or name in (ALONE, ORACLE) or not re.fullmatch(r"[\w.-]+", name):
+    if not path or name in (ALONE, ORACLE, UNTAUGHT) or not re.fullmatch(r"[\w.-]+", name):
         raise argparse.ArgumentTypeError(
-            f"{value!r} is not NAME=FOLDER (of letters, digits, . _ -; not {ALONE!r}, {ORACLE!r})"
+            f"{value!r} is not NAME=FOLDER (of letters, digits, . _ -; not {ALONE!r}, {ORACLE!r}, {UNTAUGHT!r})"
         )
     return name, Path(path)
 

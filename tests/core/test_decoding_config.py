@@ -41,6 +41,10 @@ def test_a_name_comes_back_as_what_it_was(way):
         ("best_of_16@0.7", DecodingConfig("best_of_n", n=16, temperature=0.7)),
         ("best_trajectory_of_4", DecodingConfig("best_trajectory", n=4)),
         ("best_trajectory_of_4_path", DecodingConfig("best_trajectory", n=4, path=True)),
+        (
+            "best_trajectory_of_4_by_untrained_likelihood",
+            DecodingConfig("best_trajectory", n=4, by="untrained_likelihood"),
+        ),
         ("beam_1x16", DecodingConfig("beam", width=1, samples=16)),
         ("beam_4x2_back", DecodingConfig("beam", width=4, samples=2, back=True)),
         ("beam_8x8_path", DecodingConfig("beam", width=8, samples=8, path=True)),
@@ -79,6 +83,8 @@ def test_a_name_that_there_is_not_says_which_there_are(name):
         ("greedy@0.7", "greedy@0.7: greedy play draws nothing, so it has no temperature; sample has"),
         ("best_of_16@0", "best_of_16@0: needs a temperature above 0"),
         ("sample_by_random", "sample_by_random: only best_of_N and beam_NxM are played by another scorer than the PRM"),
+        ("best_trajectory_of_4_by_random", "the PRM, and best_trajectory_of_N by untrained_likelihood"),
+        ("best_trajectory_of_4_path_by_untrained_likelihood", "and best_trajectory_of_N by untrained_likelihood"),
     ],
 )
 def test_what_chooses_nothing_is_refused(name, message):

@@ -74,6 +74,18 @@ def test_another_prior_plays_again_what_it_decides():
     assert again == [("prm", "best_of_n"), ("prm", "beam"), ("oracle", "best_of_n")]
 
 
+def test_the_likelihood_is_a_rival_in_every_search(checkpoints, tmp_path, monkeypatch, capsys):
+    run(monkeypatch, capsys, checkpoints, tmp_path, "--likelihood", prms=("ours",))
+    written = json.loads((tmp_path / "curves.json").read_text())
+    likely = {row["decoding"]: row for row in written["rows"] if row["prm"] == "likelihood"}
+    assert likely.keys() == {"best_of_2", "best_trajectory_of_2", "beam_1x2", "beam_2x2"}
+    assert all("v_first" in row for row in likely.values())
+    assert likely["best_trajectory_of_2"]["prm_read"] == 0 < likely["best_of_2"]["prm_read"]
+    assert {found["rival"] for found in written["efficiency"]} == {"likelihood"}
+    said = run(monkeypatch, capsys, checkpoints, tmp_path / "alone", "--likelihood", prms=())
+    assert "best_trajectory_of_2 likelihood: " in said
+
+
 def test_the_headroom_needs_no_prm_and_adds_its_cells_to_those_of_prms(checkpoints, tmp_path, monkeypatch, capsys):
     said = run(monkeypatch, capsys, checkpoints, tmp_path, "--oracle", "2", prms=())
     assert "[3/3] best_of_2 oracle: " in said
@@ -120,7 +132,7 @@ def test_somebody_has_to_choose(checkpoints, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         run(monkeypatch, capsys, checkpoints, tmp_path, prms=())
     assert stopped.value.code == 2
-    assert "nobody chooses: --prm NAME=FOLDER, --oracle PLAYS, or both" in capsys.readouterr().err
+    assert "nobody chooses: --prm NAME=FOLDER, --oracle PLAYS or --likelihood, or several" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_checkpoint(checkpoints, tmp_path, monkeypatch, capsys):

@@ -67,3 +67,17 @@ def test_a_path_is_worth_its_mean_score_and_what_it_was_likely(prm, prior):
         assert worth[episode.game_id, episode.index] == pytest.approx(max(of_game.values()), abs=1e-5)
     last = play_games(toy.policy(), prm, GAMES, of(6, "", prior), seed=1)
     assert said(last) != said(chosen)
+
+
+def test_without_a_prm_the_likeliest_is_chosen_at_the_cost_of_all():
+    played = play_trajectories(toy.policy(), GAMES, of(6), seed=1)
+    chosen = play_games(toy.policy(), None, GAMES, of(6, "_by_untrained_likelihood"), seed=1)
+    assert [episode.game_id for episode in chosen] == sorted(game.id for game in GAMES)
+    for episode in chosen:
+        of_game = [other for other in played if other.game_id == episode.game_id]
+        assert max(of_game, key=lambda other: sum(other.extra["log_probs"])).turns == episode.turns
+        assert episode.extra["world_steps"] == sum(other.length for other in of_game)
+        assert episode.extra["cost"].prm_read == 0
+        assert episode.extra["cost"].generated == pytest.approx(sum(other.extra["cost"].generated for other in of_game))
+    with pytest.raises(ValueError, match="best_trajectory needs a PRM to choose"):
+        play_games(toy.policy(), None, GAMES, of(6), seed=1)
