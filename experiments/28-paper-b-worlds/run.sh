@@ -37,7 +37,7 @@ for world in ${WORLDS:-webshop textcraft babyai arithmetic}; do for seed in ${SE
   rm -rf "$prms/placebo"
   THEN="python -m benchmarks.placebo_prm --campaign . --iteration 1 --out $prms/placebo" one agentprm_a
   curves "$world-$seed"
-  curves "$world-$seed-path" --path-prior # whole episodes and beams judged by all of their actions
+  curves "$world-$seed-path" --path-prior --likelihood # whole episodes and beams judged by all of their actions, and by the likelihood alone
 done; done
 # TextCraft's agent that comes with the package: whole episodes judged by the last action, then by all. Read: success in both lines.
 case " ${WORLDS:-textcraft} " in *" textcraft "*)
