@@ -167,7 +167,7 @@ def play_games(
         return sorted(played, key=lambda episode: episode.game_id)
     if method in ("best_of_n", "beam"):
         return _searched(policy, prm, starts(games, 1, seed), search, recorder)
-    if method == "best_trajectory" and search.way.by == LIKELIHOOD:
+    if search.way.by == LIKELIHOOD:  # of whole episodes: the other searches have their own scorer
         return likeliest_of_each_game(play_trajectories(policy, games, search, seed))
     if prm is None:
         raise ValueError(f"{method} needs a PRM to choose")
