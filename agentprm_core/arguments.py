@@ -73,6 +73,13 @@ def share(value: str) -> float:
     return number
 
 
+def share_or_all(value: str) -> float:
+    number = _number(value)
+    if not 0 <= number <= 1:
+        raise ArgumentTypeError(f"{value!r} is not a number from 0 to 1")
+    return number
+
+
 def listed(kind: Callable[[str], T] = str) -> Callable[[str], tuple[T, ...]]:
     """Values with commas between them, each read by ``kind``. None is empty, and none is there twice: it would be
     played twice, and count twice where tests are corrected for their number."""

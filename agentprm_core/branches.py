@@ -25,6 +25,7 @@ BRANCHES = pa.schema(
         ("episode", pa.int32()),
         ("turn", pa.int32()),
         ("action", pa.string()),
+        ("reason", pa.string()),
         ("continuation", pa.int32()),
         ("reward", pa.float32()),
         ("length", pa.int32()),
@@ -32,9 +33,11 @@ BRANCHES = pa.schema(
 )
 """One row a play, sorted by game, episode, turn, action, continuation
 (:func:`agentprm_core.credit.branching.branch_values` sums them up): after ``action`` at the state of that turn the
-policy played ``length`` more turns."""
+policy played ``length`` more turns. ``reason``: what the policy wrote before the action; empty where it writes none,
+and for a random command."""
 
-
+Reply = tuple[str, str]
+"""An action and the reason that was written before it."""
 DRAWS = 4
 """Samples drawn at a state for each action wanted there."""
 LOOKS = 6
@@ -65,7 +68,7 @@ def branch_points(episodes: Sequence[Episode], seed: int) -> list[Point]:
 
 def undecided(
     sampler: Sampler, episodes: Sequence[Episode], count: int, *, actions: int, seed: int
-) -> list[tuple[Point, tuple[str, ...]]]:
+) -> list[tuple[Point, tuple[Reply, ...]]]:
     """``count`` states where the policy would do one thing or another, with its up to ``actions`` likeliest things.
 
     A state where all ``DRAWS`` × ``actions`` samples agree teaches nothing about the order of actions and is passed
@@ -73,7 +76,7 @@ def undecided(
     game, episode, turn.
     """
     points = branch_points(episodes, seed)[: LOOKS * count]
-    found: list[tuple[Point, tuple[str, ...]]] = []
+    found: list[tuple[Point, tuple[Reply, ...]]] = []
     for first in range(0, len(points), max(1, count)):
         chunk = points[first : first + count]
         tried = candidates(sampler, chunk, DRAWS * actions, seed)
@@ -85,7 +88,7 @@ def undecided(
 
 def random_commands(
     episodes: Sequence[Episode], count: int, *, seed: int, without: Collection[Point] = ()
-) -> list[tuple[Point, tuple[str, ...]]]:
+) -> list[tuple[Point, tuple[Reply, ...]]]:
     """``count`` states (fewer where there are not so many), each with one listed command that was not played there.
 
     A verb is drawn evenly, then one of its commands. What the policy never does, no rollout says the worth of; a PRM
@@ -93,7 +96,7 @@ def random_commands(
     game, episode, turn.
     """
     passed = {point.name for point in without}
-    found: list[tuple[Point, tuple[str, ...]]] = []
+    found: list[tuple[Point, tuple[Reply, ...]]] = []
     for point in branch_points(episodes, seed):
         if len(found) == count:
             break
@@ -102,14 +105,15 @@ def random_commands(
         if others and point.name not in passed:
             draw = random.Random(episode_seed(seed, *point.name, "command"))
             verb = draw.choice(sorted({command.split()[0] for command in others}))
-            found.append((point, (draw.choice([c for c in others if c.split()[0] == verb]),)))
+            command = draw.choice([c for c in others if c.split()[0] == verb])
+            found.append((point, ((command, ""),)))
     return sorted(found, key=lambda point_and_actions: point_and_actions[0].name)
 
 
-def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int) -> list[tuple[str, ...]]:
-    """The distinct actions among ``draws`` samples at each point, whatever their reasons; the one in the most frequent
-    sample first."""
-    answers: dict[int, tuple[str, ...]] = {}
+def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int) -> list[tuple[Reply, ...]]:
+    """The distinct actions among ``draws`` samples at each point, each with the reason of its most frequent sample; the
+    one in the most frequent sample first."""
+    answers: dict[int, tuple[Reply, ...]] = {}
     waiting = iter(enumerate(points))
     asked: dict[int, int] = {}
     while len(answers) < len(points):
@@ -117,7 +121,10 @@ def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int)
             number, point = following
             asked[_sit(sampler, point, draws, seed)] = number
         for seat, decisions in sampler.tick():
-            answers[asked.pop(seat)] = tuple(dict.fromkeys(decision.action for decision in decisions))
+            reasons: dict[str, str] = {}
+            for decision in decisions:
+                reasons.setdefault(decision.action, decision.reason)
+            answers[asked.pop(seat)] = tuple(reasons.items())
             sampler.close(seat)
     return [answers[number] for number in range(len(points))]
 
@@ -126,21 +133,22 @@ def play_branches(
     sampler: Sampler,
     games: Mapping[str, Game],
     points: Sequence[Point],
-    actions: Sequence[Sequence[str]],
+    replies: Sequence[Sequence[Reply]],
     *,
     continuations: int,
     world_name: str,
     max_turns: int,
     seed: int,
 ) -> pa.Table:
-    """Rows of :data:`BRANCHES`: every action of every point, ``continuations`` times. ``max_turns`` counts from the
+    """Rows of :data:`BRANCHES`: every reply at every point, ``continuations`` times. ``max_turns`` counts from the
     game's start, as in the episodes."""
     starts, names = [], []
-    for point, tried in zip(points, actions, strict=True):
-        for action in sorted(tried):
+    for point, tried in zip(points, replies, strict=True):
+        for action, reason in sorted(tried):
             for continuation in range(continuations):
-                names.append((*point.name, action, continuation))
-                starts.append(_start(point, games, action, len(starts), episode_seed(seed, *names[-1])))
+                names.append((*point.name, action, reason, continuation))
+                own = episode_seed(seed, *point.name, action, continuation)
+                starts.append(_start(point, games, (action, reason), len(starts), own))
     played = play(sampler, starts, world_name=world_name, max_turns=max_turns)
     ends = {episode.index: episode for episode in played}
     rows = [(*name, ends[i].reward, ends[i].length - name[2] - 1) for i, name in enumerate(names)]
@@ -159,13 +167,13 @@ def _sit(sampler: Sampler, point: Point, draws: int, seed: int) -> int:
     return seat
 
 
-def _start(point: Point, games: Mapping[str, Game], action: str, index: int, seed: int) -> Start:
-    before = point.episode.turns[: point.turn]
+def _start(point: Point, games: Mapping[str, Game], reply: Reply, index: int, seed: int) -> Start:
+    (action, reason), before = reply, point.episode.turns[: point.turn]
     return Start(
         games[point.episode.game_id],
         index,
         seed,
         actions=tuple(turn.action for turn in before),
-        reasons=tuple(turn.reason for turn in before),
+        reasons=(*(turn.reason for turn in before), reason),
         first=action,
     )

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import pyarrow as pa
 
-from agentprm_core.branches import BRANCHES, Point, play_branches, random_commands, undecided
+from agentprm_core.branches import BRANCHES, Point, Reply, play_branches, random_commands, undecided
 from agentprm_core.config import Count, CountOrNone, Positive, Range, Temperature
 from agentprm_core.datasets import episodes_to_table, with_log_probs
 from agentprm_core.errors import DataError
@@ -222,8 +222,8 @@ def _brancher(plays: Plays, policy: Checkpoint, games: Mapping[str, Game]) -> Ca
     """Plays a portion of branches."""
     sampler, how = plays.settings.sampler(policy, plays.temperature), {"seed": plays.seed, **plays.settings.worlds}
 
-    def branched(points: list[Point], actions: list[tuple[str, ...]], continuations: int) -> pa.Table:
-        return play_branches(sampler, games, points, actions, continuations=continuations, **how)
+    def branched(points: list[Point], replies: list[tuple[Reply, ...]], continuations: int) -> pa.Table:
+        return play_branches(sampler, games, points, replies, continuations=continuations, **how)
 
     return branched
 

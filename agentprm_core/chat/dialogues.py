@@ -66,9 +66,11 @@ class Dialogue:
     messages: tuple[Message, ...]
 
 
-def make_dialogues(worlds: Sequence[str], count: int, seed: int) -> list[Dialogue]:
+def make_dialogues(worlds: Sequence[str], count: int, seed: int, knowledge: float = 1.0) -> list[Dialogue]:
     """Dialogues of ``count`` training games, the worlds in turn, the kinds drawn by :data:`SHARES`. A world that is
     named twice has twice as many. A game that the expert does not win makes none, but where it wandered.
+
+    knowledge: of the experts, in [0, 1]: how well they know where things usually are.
 
     Raises:
         DataError: a world that does not exist, that has no expert, or that generates no games.
@@ -77,7 +79,7 @@ def make_dialogues(worlds: Sequence[str], count: int, seed: int) -> list[Dialogu
     found = {}
     for number, name in enumerate(shares):
         draws = random.Random(f"{seed}/{number}")
-        found[name] = [_tell(name, game, draws) for game in _games(name, rounds * shares[name], seed)]
+        found[name] = [_tell(name, game, draws, knowledge) for game in _games(name, rounds * shares[name], seed)]
     columns = [found[name][worlds[:place].count(name) :: shares[name]] for place, name in enumerate(worlds)]
     return [dialogue for together in zip(*columns) for dialogue in together if dialogue.messages][:count]
 
@@ -105,7 +107,7 @@ def _games(name: str, count: int, seed: int) -> list[Game]:
     return [games[number] for number in order]
 
 
-def _tell(world: str, game: Game, draws: random.Random) -> Dialogue:
+def _tell(world: str, game: Game, draws: random.Random, knowledge: float) -> Dialogue:
     spec = world_spec(world)
     kind = draws.choices(list(SHARES), list(SHARES.values()))[0]
     wandering = WANDERING if kind == "steered" else 0.0
@@ -115,7 +117,7 @@ def _tell(world: str, game: Game, draws: random.Random) -> Dialogue:
         world_name=world,
         max_turns=spec.expert_turns,
         seed=draws.getrandbits(62),
-        knowledge=1.0,
+        knowledge=knowledge,
         corrupt=wandering,
     )
     messages = _KINDS[kind](episode, game.goal, spec.prompt, draws) if episode.won or wandering else ()

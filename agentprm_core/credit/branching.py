@@ -27,6 +27,7 @@ BRANCH_VALUES = pa.schema(
         ("episode", pa.int32()),
         ("turn", pa.int32()),
         ("action", pa.string()),
+        ("reason", pa.string()),
         ("q", pa.float32()),
         ("visits", pa.int32()),
         ("variance", pa.float32()),
@@ -104,7 +105,7 @@ def branch_values(branches: pa.Table, *, gamma: float, outcome: str = "signed") 
     plays = cast(pl.DataFrame, pl.from_arrow(branches)).with_columns(
         g=discounted(reward, length, gamma=gamma, outcome=outcome)
     )
-    values = plays.group_by("game_id", "episode", "turn", "action", maintain_order=True).agg(
+    values = plays.group_by("game_id", "episode", "turn", "action", "reason", maintain_order=True).agg(
         q=pl.col("g").mean(), visits=pl.len(), variance=pl.col("g").var(ddof=0), returns=pl.col("g")
     )
     return values.to_arrow().cast(BRANCH_VALUES)

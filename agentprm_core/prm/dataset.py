@@ -38,7 +38,7 @@ def tried_actions(branches: Path, *, gamma: float, outcome: str) -> dict[tuple[s
     found: dict[tuple[str, int], list[Tried]] = defaultdict(list)
     for row in values.to_pylist():
         found[row["game_id"], row["episode"]].append(
-            Tried(row["turn"], row["action"], row["q"], returns=row["returns"])
+            Tried(row["turn"], row["action"], row["q"], row["reason"], row["returns"])
         )
     return found
 

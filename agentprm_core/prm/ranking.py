@@ -50,7 +50,7 @@ def ranked(
     actions, and ``ranking_over_likelihood``, what the PRM has beyond it (:func:`ranking_difference`). Both are left out
     for a policy whose likelihood is not read so (:func:`agentprm_core.prm.model.reads_likelihood`)."""
     branched = [item for item in held_out if item.tried]
-    actions = [[(tried.turn, tried.action) for tried in item.tried] for item in branched]
+    actions = [[(tried.turn, tried.action, tried.reason) for tried in item.tried] for item in branched]
     state = [f"{item.episode.game_id}/{item.episode.index}/{tried.turn}" for item in branched for tried in item.tried]
     returns = np.array([tried.returns for item in branched for tried in item.tried])
     how = {"seed": seed, "game_N": [item.episode.game_id for item in branched for _ in item.tried]}

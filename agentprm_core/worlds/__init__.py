@@ -20,6 +20,7 @@ _OURS = {
     "alfworld-textworld": "agentprm_core.worlds.alfworld.spec:TEXTWORLD",
     "alfworld-remembering": "agentprm_core.worlds.alfworld.spec:REMEMBERING",
     "alfworld-training": "agentprm_core.worlds.alfworld.spec:TRAINING",
+    "alfworld-unlisted": "agentprm_core.worlds.alfworld.spec:UNLISTED",
     "textcraft": "agentprm_core.worlds.textcraft.spec:TEXTCRAFT",
     "webshop": "agentprm_core.worlds.webshop.spec:WEBSHOP",
     "babyai": "agentprm_core.worlds.babyai.spec:BABYAI",

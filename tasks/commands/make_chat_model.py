@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from agentprm_core.arguments import OneLineParser, any_seed, called, count
+from agentprm_core.arguments import OneLineParser, any_seed, called, count, share_or_all
 from agentprm_core.chat.dialogues import WORLDS, make_dialogues
 from agentprm_core.chat.sizes import SIZES, ChatSize
 from agentprm_core.datasets import atomic_write
@@ -39,7 +39,7 @@ def make(asked: argparse.Namespace) -> dict:
     size = _size(asked)
     torch.set_num_threads(asked.threads)
     keep_few_kernels()
-    dialogues = make_dialogues(asked.worlds, size.dialogues, asked.seed)
+    dialogues = make_dialogues(asked.worlds, size.dialogues, asked.seed, asked.knowledge)
     precision = asked.precision or fastest_precision()
     scratch = asked.out.with_name(f"{asked.out.name}.training")
     model, tokenizer, metrics = train_chat_model(dialogues, size, precision=precision, seed=asked.seed, scratch=scratch)
@@ -86,6 +86,12 @@ def parser(prog: str) -> argparse.ArgumentParser:
         default=list(WORLDS),
         metavar="WORLD",
         help=f"one that is named twice has twice as many dialogues (default {' '.join(WORLDS)})",
+    )
+    found.add_argument(
+        "--knowledge",
+        type=share_or_all,
+        default=1.0,
+        help="of the experts, 0 to 1: how well they know where things usually are (default %(default)s)",
     )
     found.add_argument("--dialogues", type=count, help="made of the worlds' games (default: the size's)")
     found.add_argument("--steps", type=count, help="of the optimizer (default: the size's)")

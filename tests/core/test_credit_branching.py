@@ -66,14 +66,18 @@ def test_a_won_episode_is_not_played_on():
 
 
 def test_values_of_several_actions_at_one_state():
-    plays = [("g", 0, 3, "a", 0, True, 0), ("g", 0, 3, "a", 1, False, 1), ("g", 0, 3, "b", 0, True, 2)]
-    plays += [("h", 0, 3, "a", 0, False, 0)]
+    plays = [
+        ("g", 0, 3, "a", "why", 0, True, 0),
+        ("g", 0, 3, "a", "why", 1, False, 1),
+        ("g", 0, 3, "b", "why", 0, True, 2),
+    ]
+    plays += [("h", 0, 3, "a", "why", 0, False, 0)]
     values = branch_values(pa.table(dict(zip(BRANCHES.names, map(list, zip(*plays)))), schema=BRANCHES), gamma=0.5)
     assert values.schema.equals(BRANCH_VALUES)
     assert [tuple(row.values()) for row in values.to_pylist()] == [
-        ("g", 0, 3, "a", 0.625, 2, 0.140625, [1.0, 0.25]),
-        ("g", 0, 3, "b", 0.625, 1, 0.0, [0.625]),
-        ("h", 0, 3, "a", 0.0, 1, 0.0, [0.0]),
+        ("g", 0, 3, "a", "why", 0.625, 2, 0.140625, [1.0, 0.25]),
+        ("g", 0, 3, "b", "why", 0.625, 1, 0.0, [0.625]),
+        ("h", 0, 3, "a", "why", 0.0, 1, 0.0, [0.0]),
     ]
 
 

@@ -335,7 +335,7 @@ def test_demonstrations_with_one_defect(column, row, value, message):
 
 
 def branches() -> pa.Table:
-    rows = [("g0", 0, 1, action, n, 1.0, 2) for action in ("go", "look") for n in range(2)]
+    rows = [("g0", 0, 1, action, "", n, 1.0, 2) for action in ("go", "look") for n in range(2)]
     return pa.table({field.name: [row[i] for row in rows] for i, field in enumerate(BRANCHES)}, schema=BRANCHES)
 
 

@@ -246,8 +246,8 @@ def test_a_rollout_of_a_campaign_with_its_labels(checkpoints, monkeypatch, capsy
     rows = {"game_id": [game.id] * 2, "episode": [0, 0], "turn": [0, 1], "q": [0.9, 1.0], "visits": [3, 1],
             "variance": [0.1, 0.0], "split": ["train"] * 2}  # fmt: skip
     write_table(pa.table(rows, schema=LABELS), data / "labels" / "2" / "labels.parquet")
-    plays = {"game_id": [game.id], "episode": [0], "turn": [1], "action": ["inventory"], "continuation": [0],
-             "reward": [1.0], "length": [4]}  # fmt: skip
+    plays = {"game_id": [game.id], "episode": [0], "turn": [1], "action": ["inventory"], "reason": [""],
+             "continuation": [0], "reward": [1.0], "length": [4]}  # fmt: skip
     write_table(pa.table(plays, schema=BRANCHES), data / "rollouts" / "2" / "branches.parquet")
     write_table(games_to_table(games_of(checkpoints)), data / "games" / "train.parquet")
     out = tmp_path / "page.html"

@@ -84,7 +84,7 @@ def branches(played: list[Episode]) -> pa.Table:
         game = int(episode.game_id.split("-")[1])
         for action in sorted({text_world.best(game, 0), "take mug"}):
             won = action == text_world.best(game, 0)
-            rows += [(episode.game_id, episode.index, 0, action, k, won, 1) for k in range(2)]
+            rows += [(episode.game_id, episode.index, 0, action, "", k, won, 1) for k in range(2)]
     return pa.table(dict(zip(BRANCHES.names, map(list, zip(*rows)))), schema=BRANCHES)
 
 

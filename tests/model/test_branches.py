@@ -3,9 +3,13 @@
 from collections import Counter
 from dataclasses import replace
 
-from agentprm_core.branches import Point, branch_points, candidates, play_branches, random_commands, undecided
+import pyarrow as pa
+
+from agentprm_core.branches import BRANCHES, Point, branch_points, candidates, play_branches, random_commands, undecided
+from agentprm_core.datasets import write_table
 from agentprm_core.policy.decoding import Decision
 from agentprm_core.policy.sampler import Sampler
+from agentprm_core.prm.dataset import Tried, tried_actions
 from agentprm_core.rollout import play, starts
 from agentprm_core.types import Episode, Turn
 from tests.model import text_world, toy
@@ -46,8 +50,8 @@ def test_random_commands_were_not_played_and_verbs_are_drawn_evenly(toy_engine):
     found = random_commands(played, 300, seed=1)
     assert len(found) == 300
     assert [point.name for point, _ in found] == sorted({point.name for point, _ in found})
-    assert all(command != point.episode.turns[point.turn].action for point, (command,) in found)
-    verbs = Counter(command.split()[0] for _, (command,) in found)
+    assert all(command != point.episode.turns[point.turn].action for point, ((command, _),) in found)
+    verbs = Counter(command.split()[0] for _, ((command, _),) in found)
     assert set(verbs) == {"go", "look", "wait"}
     assert min(verbs.values()) > 70  # of 100 on average; drawn among the commands it were 60
     without = [point for point, _ in found[:200]]
@@ -74,11 +78,11 @@ def test_every_action_is_played_as_often_as_asked(toy_engine):
         seed=1,
     )
     plays = Counter((r["game_id"], r["episode"], r["turn"], r["action"]) for r in table.to_pylist())
-    assert plays == {(*point.name, action): 2 for point, actions in found for action in actions}
+    assert plays == {(*point.name, action): 2 for point, replies in found for action, _ in replies}
 
 
 def test_a_branch_goes_on_from_the_conversation_of_its_episode(toy_engine):
-    """Reasons of the turns before are told again; the action that is tried has none."""
+    """Reasons of the turns before are told again, and the one of the action that is tried."""
     episode = max(episodes(toy_engine), key=lambda episode: episode.length)
     turns = tuple(turn._replace(reason=f"because of {n}") for n, turn in enumerate(episode.turns))
     player, told = sampler(), []
@@ -88,16 +92,27 @@ def test_a_branch_goes_on_from_the_conversation_of_its_episode(toy_engine):
         player,
         GAMES,
         [Point(replace(episode, turns=turns), 3)],
-        [("look",)],
+        [[("look", "dark")]],
         continuations=1,
         world_name=toy_engine,
         max_turns=6,
         seed=1,
     )
-    assert told[:4] == [*((turn.action, turn.reason) for turn in turns[:3]), ("look", "")]
+    assert told[:4] == [*((turn.action, turn.reason) for turn in turns[:3]), ("look", "dark")]
 
 
-def test_one_action_with_two_reasons_is_one_candidate():
+def test_a_prm_scores_the_reply_that_was_played(tmp_path):
+    """The reason before a branch's action is among the tokens that are read before its score."""
+    rows = [
+        ("g", 0, 1, action, reason, k, 1.0, 0) for action, reason in [("look", "dark"), ("wait", "")] for k in (0, 1)
+    ]
+    path = tmp_path / "branches.parquet"
+    write_table(pa.table(dict(zip(BRANCHES.names, map(list, zip(*rows)))), schema=BRANCHES), path)
+    tried = tried_actions(path, gamma=1.0, outcome="binary")["g", 0]
+    assert tried == [Tried(1, "look", 1.0, "dark", [1.0, 1.0]), Tried(1, "wait", 1.0, "", [1.0, 1.0])]
+
+
+def test_one_action_with_two_reasons_is_one_candidate_with_the_first():
     class TwoReasons:
         seats = 1
 
@@ -118,4 +133,4 @@ def test_one_action_with_two_reasons_is_one_candidate():
             pass
 
     episode = text_world.play(0, 0, skill=0.0)
-    assert candidates(TwoReasons(), [Point(episode, 0)], 3, 1) == [("look", "wait")]
+    assert candidates(TwoReasons(), [Point(episode, 0)], 3, 1) == [(("look", "dark"), ("wait", "dark"))]
