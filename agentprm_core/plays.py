@@ -245,13 +245,13 @@ def played_by(plays: Plays, policy: Checkpoint, begun: list[Start]) -> Iterator[
                 yield from play(seated, own, **settings.worlds)
 
 
-def _in_order(several: list[tuple[Point, tuple[str, ...]]]) -> list[tuple[Point, tuple[str, ...]]]:
+def _in_order(several: list[tuple[Point, tuple[Reply, ...]]]) -> list[tuple[Point, tuple[Reply, ...]]]:
     return sorted(several, key=lambda point_and_actions: point_and_actions[0].name)
 
 
 def _slices(
-    several: list[tuple[Point, tuple[str, ...]]], continuations: int, seats: int, players: int = 1
-) -> Iterator[list[tuple[Point, tuple[str, ...]]]]:
+    several: list[tuple[Point, tuple[Reply, ...]]], continuations: int, seats: int, players: int = 1
+) -> Iterator[list[tuple[Point, tuple[Reply, ...]]]]:
     """Consecutive states, at least one slice and about as many in each."""
     plays = continuations * sum(len(actions) for _, actions in several)
     count = max(plays // (_REFILLS * seats), min(players, plays // seats))
