@@ -25,6 +25,7 @@ _OURS = {
     "webshop": "agentprm_core.worlds.webshop.spec:WEBSHOP",
     "babyai": "agentprm_core.worlds.babyai.spec:BABYAI",
     "arithmetic": "agentprm_core.worlds.arithmetic.spec:ARITHMETIC",
+    "arithmetic-plain": "agentprm_core.worlds.arithmetic.spec:PLAIN",
     "gsm8k": "agentprm_core.worlds.gsm8k.spec:GSM8K",
     "mmlu": "agentprm_core.worlds.mmlu.spec:MMLU",
     "all_worlds": "agentprm_core.worlds.all_worlds.spec:ALL_WORLDS",

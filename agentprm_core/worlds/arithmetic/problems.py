@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 
 from agentprm_core.errors import DataError
@@ -41,28 +42,29 @@ _SEEN = 8
 """One problem in so many belongs to ``seen``."""
 
 
-def generate_games(count: int, seed: int, split: str) -> list[Game]:
+def generate_games(count: int, seed: int, split: str, distractors: Sequence[int] = DISTRACTORS) -> list[Game]:
     """``count`` problems of ``split`` (one of :data:`SPLITS`), no two alike, sorted by id; the same for the same
-    arguments. Those of a smaller count are among those of a larger. Raises DataError for another split."""
+    arguments. Those of a smaller count are among those of a larger. ``distractors``: how many sentences that do not
+    matter a problem may have. Raises DataError for another split."""
     if split not in SPLITS:
         raise DataError(f"games: {split!r} is not a split of arithmetic: {', '.join(SPLITS)}")
     found: dict[str, Game] = {}
     for index in range(count):
-        game = _generate(index, seed, split, found)
+        game = _generate(index, seed, split, found, distractors)
         found[game.id] = game
     return sorted(found.values(), key=lambda game: game.id)
 
 
-def _generate(index: int, seed: int, split: str, taken: dict[str, Game]) -> Game:
+def _generate(index: int, seed: int, split: str, taken: dict[str, Game], distractors: Sequence[int]) -> Game:
     steps = random.Random(f"{split}/{seed}/{index}").choice(STEPS)  # apart: a long chain fails more often
     for attempt in range(_ATTEMPTS):
-        game = _draw(random.Random(f"{split}/{seed}/{index}/{attempt}"), split, steps)
+        game = _draw(random.Random(f"{split}/{seed}/{index}/{attempt}"), split, steps, distractors)
         if game is not None and game.id not in taken:
             return game
     raise DataError(f"games.{split}: no {steps}-step problem is left after {index} games: ask for fewer")
 
 
-def _draw(rng: random.Random, split: str, steps: int) -> Game | None:
+def _draw(rng: random.Random, split: str, steps: int, distractors: Sequence[int]) -> Game | None:
     """One problem; None where the numbers do not come out, or it is another split's."""
     operations = rng.choices(tuple(SIGNS), k=steps)
     if split == "unseen":
@@ -81,8 +83,8 @@ def _draw(rng: random.Random, split: str, steps: int) -> Game | None:
         value = after((value, number), chain[-1])[0]
     who, what = rng.choice(_PEOPLE), rng.choice(_THINGS)
     told = [_say(rng, kind, who, what, number) for kind, number in zip(("has", *operations), numbers)]
-    distractors = rng.choice(DISTRACTORS)
-    for _ in range(distractors):
+    beside = rng.choice(distractors)
+    for _ in range(beside):
         told.insert(rng.randrange(len(told) + 1), _distract(rng, who, what))
     story = " ".join(text for text, _ in told)
     payload = {"story": story, "numbers": [n for _, n in told], "chain": [*chain, f"answer {value}"], "answer": value}
@@ -96,7 +98,7 @@ def _draw(rng: random.Random, split: str, steps: int) -> Game | None:
         kind=f"{steps} steps",
         goal=f"say how many {what} {who} has now.",
         payload=json.dumps(payload),
-        attributes={"length": steps, "distractor": distractors},
+        attributes={"length": steps, "distractor": beside},
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from agentprm_core.types import Game
 from agentprm_core.worlds.arithmetic.engine import Arithmetic, problem
 from agentprm_core.worlds.arithmetic.problems import DISTRACTORS, STEPS, generate_games
@@ -76,3 +79,11 @@ ARITHMETIC = WorldSpec(
     expert_turns=10,
 )
 """Generated word problems."""
+
+PLAIN = replace(
+    ARITHMETIC,
+    name="arithmetic-plain",
+    texts_of="arithmetic",
+    generate=partial(generate_games, distractors=range(1)),
+)
+"""Without sentences that do not matter: what a language model can be made of that has yet to learn to leave them out."""
