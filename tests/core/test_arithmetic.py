@@ -146,6 +146,16 @@ def test_games_are_those_of_a_larger_count_sorted_and_no_two_alike() -> None:
     assert {game.kind for game in many} == set(SPEC.kinds)
 
 
+def test_plain_problems_have_no_sentence_that_does_not_matter_and_are_in_the_same_splits() -> None:
+    plain = {split: world_spec("arithmetic-plain").generate(200, 7, split) for split in ("train", "seen")}
+    assert {game.attributes["distractor"] for games in plain.values() for game in games} == {0}
+    for game in plain["train"]:
+        told = json.loads(game.payload)
+        assert len(told["numbers"]) == len(told["chain"])  # the first number, one each operation; then the answer
+    every = generate_games(800, 7, "seen")
+    assert {game.payload for game in plain["train"]}.isdisjoint(game.payload for game in every)
+
+
 def test_another_split_is_refused() -> None:
     with pytest.raises(DataError, match="games: 'test' is not a split of arithmetic: train, seen, unseen"):
         generate_games(1, 1, "test")

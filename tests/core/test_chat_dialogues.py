@@ -96,6 +96,22 @@ def test_a_world_that_is_named_twice_has_twice_as_many_games():
     assert len({messages[0].content + messages[-1].content for messages in told}) > 0.95 * len(told)
 
 
+def test_households_without_listed_commands_say_in_the_instruction_what_can_be_done():
+    listed, unlisted = (make_dialogues([name], 12, seed=1) for name in ("alfworld", "alfworld-unlisted"))
+    said = [message.content for dialogue in unlisted for message in dialogue.messages if message.role == "user"]
+    assert not any("Admissible commands" in text for text in said)
+    assert any("take THING from PLACE" in text for text in said)
+    assert sum(map(len, said)) < 0.5 * sum(len(m.content) for d in listed for m in d.messages if m.role == "user")
+
+
+def test_an_expert_that_knows_less_takes_longer():
+    lengths = [
+        sum(len(dialogue.messages) for dialogue in make_dialogues(["alfworld"], 60, 1, knowledge))
+        for knowledge in (0, 1)
+    ]
+    assert lengths[0] > 1.1 * lengths[1]
+
+
 def test_a_world_that_nobody_can_show_is_refused():
     with pytest.raises(DataError, match=r"TOY: it has no expert.*name another world"):
         make_dialogues(["tests.model.toy:TOY"], 4, seed=1)

@@ -86,4 +86,4 @@ PLAIN = replace(
     texts_of="arithmetic",
     generate=partial(generate_games, distractors=range(1)),
 )
-"""Without sentences that do not matter: what a language model can be made of that has yet to learn to leave them out."""
+"""Without sentences that do not matter: to make a language model of that has yet to learn to leave them out."""
