@@ -20,6 +20,7 @@ for critic in "5.0e-4 8192 0.15" "3.0e-3 8192 0.15" "3.0e-3 2048 0.3" "1.0e-3 81
   set -- $critic
   sh experiments/run "chat-prm-$1-$2-$3" chat $few compute.threads=1 critic.learning_rate=$1 critic.batch_tokens=$2 critic.epochs=$3 -- prm@1
 done
+sh experiments/run chat-prm-ranking chat $few compute.threads=1 rollout.branch.validation_states=200 rollout.branch.continuations=6 critic.learning_rate=1.0e-3 critic.epochs=0.6 -- prm@1
 python -m tasks.commands.search_curves --policy data/checkpoints/policy/0 --prm trained=data/checkpoints/prm/1 --games data/games --split seen --free \
   --max-action-tokens 64 --best-of 2,4,8 --beams 1x2 --likelihood --out data/curves
 [ -d models/more ] || python -m tasks.commands.make_chat_model --out models/more --worlds arithmetic --dialogues 16000 --steps 900 --threads 1
@@ -47,6 +48,7 @@ sh experiments/run chat-loop $more loop $sizes $fresh games.seen=400 method.lear
 three="chat $wins model.source=models/worlds compute.threads=1 evaluate.decoding=[greedy,sample]"
 sh experiments/run chat-worlds $three iterations.3.prev=2 policies.3.prm=3
 sh experiments/run chat-worlds-demonstrations $three sft.epochs=20.75 -- evaluate@0
+python -m benchmarks.chat_model --model models/chat --world arithmetic --games 100 --max-turns 10 --threads 1
 python -m benchmarks.chat_model --model models/worlds --world textcraft --games 100 --threads 1
 python -m benchmarks.chat_model --model models/worlds --world arithmetic --games 100 --max-turns 10 --threads 1
 size="$wins games.train=16400 games.seen=300 rollout.games=8000 method.steps=180 critic.epochs=0.25"
@@ -75,6 +77,11 @@ sh experiments/run chat-babyai chat babyai $wins model.source=./models/babyai en
   model.context=4096 model.max_action_tokens=64 model.reason_tokens=0 rollout.games=300 rollout.episodes_per_game=2 \
   rollout.branch.train_states=0 rollout.branch.validation_states=0 compute.threads=1 -- rollout@1
 python -m benchmarks.chat_model --model models/babyai --games 100 --threads 1
+# The same world: what a model of more dialogues learns from its wins.
+[ -d models/babyai-4000 ] || python -m tasks.commands.make_chat_model --out models/babyai-4000 --size medium --worlds babyai --dialogues 4000 --steps 700 --threads 1
+sh experiments/run chat-babyai-wins chat babyai $wins model.source=./models/babyai-4000 env.max_turns=20 model.context=4096 games.train=8000 games.seen=200 games.unseen=200 \
+  demos.games=400 sft.observation_weight=0.0 rollout.games=2000 rollout.branch.train_states=0 rollout.branch.validation_states=0 compute.threads=1 \
+  method.steps=75 method.learning_rate=3.0e-3 "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1
 for rate in 1.0e-4 5.0e-4; do
   sh experiments/run chat-loop-sums-$rate chat loop $sizes $fresh model.source=./models/sums games.train=8000 games.seen=400 rollout.games=32 compute.threads=1 \
     method.learning_rate=$rate "method.refresh={every: 12, games: 64}" method.steps=600 "evaluate.decoding=[greedy,sample]" -- evaluate@1
