@@ -20,9 +20,9 @@ for critic in "5.0e-4 8192 0.15" "3.0e-3 8192 0.15" "3.0e-3 2048 0.3" "1.0e-3 81
   set -- $critic
   sh experiments/run "chat-prm-$1-$2-$3" chat $few compute.threads=1 critic.learning_rate=$1 critic.batch_tokens=$2 critic.epochs=$3 -- prm@1
 done
-sh experiments/run chat-prm-ranking chat $few compute.threads=1 rollout.branch.validation_states=200 rollout.branch.continuations=6 critic.learning_rate=1.0e-3 critic.epochs=0.6 -- prm@1
 python -m tasks.commands.search_curves --policy data/checkpoints/policy/0 --prm trained=data/checkpoints/prm/1 --games data/games --split seen --free \
   --max-action-tokens 64 --best-of 2,4,8 --beams 1x2 --likelihood --out data/curves
+sh experiments/run chat-prm-ranking chat $few compute.threads=1 rollout.branch.validation_states=200 rollout.branch.continuations=6 critic.learning_rate=1.0e-3 critic.epochs=0.6 -- prm@1
 [ -d models/more ] || python -m tasks.commands.make_chat_model --out models/more --worlds arithmetic --dialogues 16000 --steps 900 --threads 1
 more="chat model.source=./models/more"
 sh experiments/run chat-more-dialogues $more $wins
