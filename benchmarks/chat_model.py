@@ -41,7 +41,7 @@ from agentprm_core.rollout import play, starts
 from agentprm_core.types import Episode, Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import listed_commands
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.game_sources import generated_by
 
 BATCH = 16
 """Conversations answered together."""

@@ -21,7 +21,7 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.demonstrations import demonstrate
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.game_sources import generated_by
 from agentprm_core.worlds.published import find_games
 
 

@@ -22,7 +22,7 @@ from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
 from agentprm_core.worlds.base import OPEN
 from agentprm_core.worlds.check_costs import episode_kilobytes
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.game_sources import generated_by
 
 REPEATS = 5
 """How often each walk is played: one is too short to time."""

@@ -15,7 +15,7 @@ from agentprm_core.errors import EXPECTED
 from agentprm_core.suites import games_suite
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, world_spec
-from agentprm_core.worlds.generating import loaded_by
+from agentprm_core.worlds.game_sources import loaded_by
 from agentprm_core.worlds.held_out_places import games_by_place, generated_games, guard_games
 from tasks.frame import layout
 from tasks.frame.sections import Published

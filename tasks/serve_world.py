@@ -19,7 +19,7 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import WorldSpec, to_install, world_spec
 from agentprm_core.worlds.base import NoGenerator
-from agentprm_core.worlds.generating import generated_by, loaded_by
+from agentprm_core.worlds.game_sources import generated_by, loaded_by
 
 SESSIONS = 256
 """Two processes that play as many episodes at once as the default ``compute.slots``."""

@@ -28,7 +28,7 @@ from agentprm_core.types import Episode, Game, Prompt
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import NoGenerator, listed_commands
 from agentprm_core.worlds.demonstrations import demonstrate
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.game_sources import generated_by
 
 WORLDS = ("alfworld", "babyai", "textcraft", "arithmetic")
 """Those that have an expert and short texts."""

@@ -12,7 +12,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import NoGenerator, WorldSpec
 from agentprm_core.worlds.check_spec import generated
-from agentprm_core.worlds.generating import generated_by, loaded_by
+from agentprm_core.worlds.game_sources import generated_by, loaded_by
 
 _SHARED = Path("../shared/data/later")
 

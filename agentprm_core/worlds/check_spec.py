@@ -13,7 +13,7 @@ from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import GOAL_WORDS, OneOf, WorldSpec
 from agentprm_core.worlds.check_elsewhere import games_elsewhere
 from agentprm_core.worlds.check_walks import Faults
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.game_sources import generated_by
 from agentprm_core.worlds.raised import said_of
 
 SPLITS = ("train", "seen", "unseen")

@@ -14,7 +14,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import WorldSpec
-from agentprm_core.worlds.generating import generated_by, loaded_by, mixed_by
+from agentprm_core.worlds.game_sources import generated_by, loaded_by, mixed_by
 
 GUARDS = 200
 """Guard games, at most."""

@@ -13,7 +13,7 @@ from typing import Self
 from agentprm_core.errors import DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import Expert, Observation, UnsupportedGame, World, WorldSpec
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.game_sources import generated_by
 
 
 class OneOfSeveral:

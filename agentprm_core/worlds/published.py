@@ -14,7 +14,7 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import WorldSpec, world_names, world_spec
 from agentprm_core.worlds.base import NoSplit
-from agentprm_core.worlds.generating import loaded_by
+from agentprm_core.worlds.game_sources import loaded_by
 
 
 def find_games(world: str, root: Path, split: str, limit: int | None = None) -> list[Game]:

@@ -19,7 +19,7 @@ WATCHED = 10
 def generated(spec: WorldSpec, count: int, seed: int, split: str) -> list[Game]:
     """Those that the world makes. Raises DataError where it makes none, or none of this split; says what to give."""
     from agentprm_core.worlds.base import NoGenerator  # loads Arrow, which --help does not wait for
-    from agentprm_core.worlds.generating import generated_by
+    from agentprm_core.worlds.game_sources import generated_by
 
     try:
         return generated_by(spec, count, seed, split)

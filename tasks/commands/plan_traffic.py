@@ -20,7 +20,7 @@ from agentprm_core.types import Episode, Game, Turn
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.check_walks import Faults, walk_game
 from agentprm_core.worlds.demonstrations import demonstrate, none_won
-from agentprm_core.worlds.generating import generated_by
+from agentprm_core.worlds.game_sources import generated_by
 from agentprm_core.worlds.published import find_games
 from tasks.frame.sections import Compute, Params
 
