@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import chat_message, chat_reply, hindsight
+from agentprm_core.seeding import episode_seed
 from agentprm_core.types import Episode, Game, Prompt
 from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.base import NoGenerator, listed_commands
@@ -68,7 +69,8 @@ class Dialogue:
 
 def make_dialogues(worlds: Sequence[str], count: int, seed: int, knowledge: float = 1.0) -> list[Dialogue]:
     """Dialogues of ``count`` training games, the worlds in turn, the kinds drawn by :data:`SHARES`. A world that is
-    named twice has twice as many. A game that the expert does not win makes none, but where it wandered.
+    named twice has twice as many. A game that the expert does not win makes none, but where it wandered. The games are
+    drawn apart from those of a campaign with the same seed.
 
     knowledge: of the experts, in [0, 1]: how well they know where things usually are.
 
@@ -100,7 +102,8 @@ def _games(name: str, count: int, seed: int) -> list[Game]:
     if spec.expert is None:
         raise DataError(f"{name}: it has no expert, so there is nobody to make dialogues of: name another world")
     try:
-        games = generated_by(spec, count, seed, "train")
+        # by a seed of their own: a campaign of the same seed would else train on games that the model was made of
+        games = generated_by(spec, count, episode_seed(seed, "dialogues"), "train")
     except NoGenerator:
         raise DataError(f"{name}: it generates no games to make dialogues of: name another world") from None
     order = random.Random(seed).sample(range(len(games)), len(games))

@@ -1,5 +1,6 @@
 """Dialogues of the worlds: what each kind asks and teaches, and that they come out the same for a seed."""
 
+import json
 import random
 
 import pytest
@@ -9,6 +10,7 @@ from agentprm_core.chat.dialogues import ACTION_ONLY, RECALL, SHARES, make_dialo
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import chat_message, hindsight, parse_reply
 from agentprm_core.types import Episode, Prompt, Turn
+from agentprm_core.worlds.arithmetic.problems import generate_games
 
 GOAL = "take the mug"
 TURNS = (
@@ -94,6 +96,14 @@ def test_a_world_that_is_named_twice_has_twice_as_many_games():
     told = [dialogue.messages for dialogue in made if dialogue.world == "arithmetic"]
     assert 1.9 < len(told) / (len(made) - len(told)) < 2.2
     assert len({messages[0].content + messages[-1].content for messages in told}) > 0.95 * len(told)
+
+
+def test_a_model_is_not_made_of_the_games_that_a_campaign_of_its_seed_trains_on():
+    played = {game.goal + json.loads(game.payload)["story"] for game in generate_games(600, 1, "train")}
+    said = [d.messages for d in make_dialogues(["arithmetic"], 200, seed=1) if d.kind == "play"]
+    stories = [messages[0].content.split("\n\n")[1] for messages in said]
+    assert len(stories) > 80 and all("has" in story for story in stories)
+    assert not any(story in told for story in stories for told in played)
 
 
 def test_households_without_listed_commands_say_in_the_instruction_what_can_be_done():
