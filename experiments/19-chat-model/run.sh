@@ -15,6 +15,17 @@ sh experiments/run chat-few-again chat $few iterations.3.prev=2 policies.3.prm=3
 sh experiments/run chat-few-faster chat $wins iterations.3.prev=2 policies.3.prm=3 rollout.games=4000 games.train=13600 method.learning_rate=3.0e-3 method.steps=75 \
   critic.epochs=0.1
 sh experiments/run chat-few-longer chat $wins rollout.games=5000 critic.learning_rate=3.0e-3 critic.epochs=0.35
+# A campaign of another seed, the profile's sizes without a PRM.
+sh experiments/run chat-seed-2 chat seed=2 compute.threads=1 rollout.branch.train_states=0 rollout.branch.validation_states=0 "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1
+# Still fewer dialogues, and problems in which every sentence matters.
+[ -d models/chat-1200 ] || python -m tasks.commands.make_chat_model --out models/chat-1200 --worlds arithmetic --dialogues 1200 --steps 500 --threads 1
+[ -d models/plain ] || python -m tasks.commands.make_chat_model --out models/plain --worlds arithmetic-plain --dialogues 2500 --steps 500 --threads 1
+[ -d models/plain-sums ] || python -m tasks.commands.make_chat_model --out models/plain-sums --size medium --worlds arithmetic-plain --dialogues 2500 --steps 900 --threads 1
+alone="compute.threads=1 rollout.branch.train_states=0 rollout.branch.validation_states=0 evaluate.decoding=[greedy,sample]"
+sh experiments/run chat-1200 chat model.source=./models/chat-1200 $alone rollout.temperature=0.8 -- evaluate@0 evaluate@1
+for model in plain plain-sums; do
+  sh experiments/run "chat-$model" chat model.source=./models/$model $alone -- evaluate@0
+done
 # What the training of a PRM does to its worth: on the rollouts of chat-few-again. Then its choice among actions and among whole episodes.
 for critic in "5.0e-4 8192 0.15" "3.0e-3 8192 0.15" "3.0e-3 2048 0.3" "1.0e-3 8192 0.6" "3.0e-3 8192 0.6"; do
   set -- $critic
