@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentprm_core.arguments import any_seed, count, not_negative
+from agentprm_core.arguments import any_seed, count, share_or_all
 from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.types import Game
 from agentprm_core.worlds import world_spec
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--turns", type=count, nargs="+", default=[20, 25], help="numbers of actions")
     parser.add_argument("--expert", help="another than the world's first one, as demos.games names it")
     parser.add_argument(
-        "--knowledge", type=not_negative, default=0.0, help="of the expert, as demos.knowledge; default 0"
+        "--knowledge", type=share_or_all, default=0.0, help="of the expert, as demos.knowledge; default 0"
     )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     asked = parser.parse_args()

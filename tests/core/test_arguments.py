@@ -16,12 +16,14 @@ from agentprm_core.arguments import (
     port,
     repeated,
     share,
+    share_or_all,
 )
 
 
 def test_what_is_within_the_range_is_taken():
     assert (at_least(0)("0"), at_least(2)("2")) == (0, 2)
     assert (count("3"), above_zero("0.5"), not_negative("0"), device("cpu")) == (3, 0.5, 0.0, "cpu")
+    assert [share_or_all(value) for value in ("0", "0.5", "1")] == [0.0, 0.5, 1.0]
     assert (share("0.5"), listed()("seen,unseen"), listed(count)("3")) == (0.5, ("seen", "unseen"), (3,))
 
 
@@ -33,6 +35,7 @@ def test_what_is_within_the_range_is_taken():
         *((above_zero, value, "is not a number above 0") for value in ("0", "-1", "nan", "inf", "hot")),
         *((not_negative, value, "is not a number that is at least 0") for value in ("-0.1", "nan", "inf", "much")),
         *((share, value, "is not a number above 0 and below 1") for value in ("0", "1", "nan", "half")),
+        *((share_or_all, value, "is not a number from 0 to 1") for value in ("-0.1", "1.1", "nan", "all")),
         *(
             (listed(), value, "has an empty name: one comma between two names, and none at the ends")
             for value in ("unseen,", ",unseen", "seen,,unseen", "seen, ,unseen", "")
