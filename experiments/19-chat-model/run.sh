@@ -16,7 +16,7 @@ sh experiments/run chat-few-faster chat $wins iterations.3.prev=2 policies.3.prm
   critic.epochs=0.1
 sh experiments/run chat-few-longer chat $wins rollout.games=5000 critic.learning_rate=3.0e-3 critic.epochs=0.35
 # A campaign of another seed, the profile's sizes without a PRM.
-sh experiments/run chat-seed-2 chat seed=2 compute.threads=1 rollout.branch.train_states=0 rollout.branch.validation_states=0 "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1
+sh experiments/run chat-seed-2 chat seed=2 compute.threads=1 rollout.branch.train_states=0 rollout.branch.validation_states=0 "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1 evaluate@2
 # Still fewer dialogues, and problems in which every sentence matters.
 [ -d models/chat-1200 ] || python -m tasks.commands.make_chat_model --out models/chat-1200 --worlds arithmetic --dialogues 1200 --steps 500 --threads 1
 [ -d models/plain ] || python -m tasks.commands.make_chat_model --out models/plain --worlds arithmetic-plain --dialogues 2500 --steps 500 --threads 1
