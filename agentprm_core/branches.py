@@ -83,7 +83,7 @@ def undecided(
         found += [(point, done[:actions]) for point, done in zip(chunk, tried) if len(done) > 1]
         if len(found) >= count:
             break
-    return sorted(found[:count], key=lambda point_and_actions: point_and_actions[0].name)
+    return sorted(found[:count], key=lambda point_and_replies: point_and_replies[0].name)
 
 
 def random_commands(
@@ -107,7 +107,7 @@ def random_commands(
             verb = draw.choice(sorted({command.split()[0] for command in others}))
             command = draw.choice([c for c in others if c.split()[0] == verb])
             found.append((point, ((command, ""),)))
-    return sorted(found, key=lambda point_and_actions: point_and_actions[0].name)
+    return sorted(found, key=lambda point_and_replies: point_and_replies[0].name)
 
 
 def candidates(sampler: Sampler, points: Sequence[Point], draws: int, seed: int) -> list[tuple[Reply, ...]]:

@@ -246,7 +246,7 @@ def played_by(plays: Plays, policy: Checkpoint, begun: list[Start]) -> Iterator[
 
 
 def _in_order(several: list[tuple[Point, tuple[Reply, ...]]]) -> list[tuple[Point, tuple[Reply, ...]]]:
-    return sorted(several, key=lambda point_and_actions: point_and_actions[0].name)
+    return sorted(several, key=lambda point_and_replies: point_and_replies[0].name)
 
 
 def _slices(

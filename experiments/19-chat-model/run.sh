@@ -17,6 +17,10 @@ sh experiments/run chat-few-faster chat $wins iterations.3.prev=2 policies.3.prm
 sh experiments/run chat-few-longer chat $wins rollout.games=5000 critic.learning_rate=3.0e-3 critic.epochs=0.35
 # A campaign of another seed, the profile's sizes without a PRM.
 sh experiments/run chat-seed-2 chat seed=2 compute.threads=1 rollout.branch.train_states=0 rollout.branch.validation_states=0 "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1 evaluate@2
+# Households whose messages do not list the commands.
+[ -d models/unlisted ] || python -m tasks.commands.make_chat_model --out models/unlisted --size medium --worlds alfworld-unlisted --dialogues 2500 --steps 900 --threads 1
+sh experiments/run chat-unlisted chat model.source=./models/unlisted env.world=alfworld-unlisted env.code=agentprm_core/worlds/alfworld env.max_turns=30 \
+  model.context=2048 games.unseen=200 rollout.branch.train_states=0 rollout.branch.validation_states=0 compute.threads=1 "evaluate.decoding=[greedy,sample]" -- evaluate@0
 # Still fewer dialogues, and problems in which every sentence matters.
 [ -d models/chat-1200 ] || python -m tasks.commands.make_chat_model --out models/chat-1200 --worlds arithmetic --dialogues 1200 --steps 500 --threads 1
 [ -d models/plain ] || python -m tasks.commands.make_chat_model --out models/plain --worlds arithmetic-plain --dialogues 2500 --steps 500 --threads 1

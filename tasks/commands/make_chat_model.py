@@ -70,7 +70,8 @@ def _card(asked: argparse.Namespace, size: ChatSize, precision: str, metrics: di
         "Trained from scratch by `agentprm make-chat-model` on generated dialogues. It speaks of these "
         "worlds and of nothing else.\n\n"
         f"Size {asked.size}: {metrics['parameters']:,} parameters, {metrics['vocabulary']:,} tokens, context "
-        f"{size.context}. Seed {asked.seed}, {metrics['steps']} steps, {metrics['tokens']:,} tokens read, "
+        f"{size.context}. Seed {asked.seed}, experts' knowledge {asked.knowledge:g}, "
+        f"{metrics['steps']} steps, {metrics['tokens']:,} tokens read, "
         f"{precision}.\n\n| dialogues | count |\n|---|---|\n{kinds}\n"
     )
 

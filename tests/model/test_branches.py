@@ -3,13 +3,15 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from agentprm_core.branches import BRANCHES, Point, branch_points, candidates, play_branches, random_commands, undecided
 from agentprm_core.datasets import write_table
 from agentprm_core.policy.decoding import Decision
 from agentprm_core.policy.sampler import Sampler
-from agentprm_core.prm.dataset import Tried, tried_actions
+from agentprm_core.prm import ranking
+from agentprm_core.prm.dataset import Labelled, Tried, tried_actions
 from agentprm_core.rollout import play, starts
 from agentprm_core.types import Episode, Turn
 from tests.model import text_world, toy
@@ -101,8 +103,8 @@ def test_a_branch_goes_on_from_the_conversation_of_its_episode(toy_engine):
     assert told[:4] == [*((turn.action, turn.reason) for turn in turns[:3]), ("look", "dark")]
 
 
-def test_a_prm_scores_the_reply_that_was_played(tmp_path):
-    """The reason before a branch's action is among the tokens that are read before its score."""
+def test_a_prm_is_ranked_by_the_replies_that_were_played(tmp_path, monkeypatch):
+    """With the reason before each action, as everything else that it reads."""
     rows = [
         ("g", 0, 1, action, reason, k, 1.0, 0) for action, reason in [("look", "dark"), ("wait", "")] for k in (0, 1)
     ]
@@ -110,6 +112,12 @@ def test_a_prm_scores_the_reply_that_was_played(tmp_path):
     write_table(pa.table(dict(zip(BRANCHES.names, map(list, zip(*rows)))), schema=BRANCHES), path)
     tried = tried_actions(path, gamma=1.0, outcome="binary")["g", 0]
     assert tried == [Tried(1, "look", 1.0, "dark", [1.0, 1.0]), Tried(1, "wait", 1.0, "", [1.0, 1.0])]
+    scored = []
+    monkeypatch.setattr(ranking, "score_actions", lambda *given: scored.append(given[3]) or [np.zeros(2)])
+    episode = max((text_world.play(n, 0, skill=0.0) for n in range(5)), key=lambda episode: episode.length)
+    held_out = [Labelled(episode, np.zeros(episode.length), tried)]
+    ranking.ranked(toy.policy().model, toy.policy().renderer, held_out, batch_tokens=64, seed=1)
+    assert scored == [[[(1, "look", "dark"), (1, "wait", "")]]]
 
 
 def test_one_action_with_two_reasons_is_one_candidate_with_the_first():
