@@ -67,21 +67,31 @@ class Dialogue:
     messages: tuple[Message, ...]
 
 
-def make_dialogues(worlds: Sequence[str], count: int, seed: int, knowledge: float = 1.0) -> list[Dialogue]:
-    """Dialogues of ``count`` training games, the worlds in turn, the kinds drawn by :data:`SHARES`. A world that is
-    named twice has twice as many. A game that the expert does not win makes none, but where it wandered. The games are
-    drawn apart from those of a campaign with the same seed.
+@dataclass(frozen=True, slots=True)
+class Speakers:
+    """Whose episodes are told."""
 
-    knowledge: of the experts, in [0, 1]: how well they know where things usually are.
+    expert: str | None = None
+    """The name of another expert than a world's first one."""
+    knowledge: float = 1.0
+    """Of the experts, in [0, 1]: how well they know where things usually are, or what does not matter."""
+    lost: bool = False
+    """Whether an episode that the expert lost is told too. A model of such dialogues knows mistakes as well."""
+
+
+def make_dialogues(worlds: Sequence[str], count: int, seed: int, speakers: Speakers = Speakers()) -> list[Dialogue]:
+    """Dialogues of ``count`` training games, the worlds in turn, the kinds drawn by :data:`SHARES`. A world that is
+    named twice has twice as many. A game that the expert does not win makes none, but where it wandered, or with
+    ``speakers.lost``. The games are drawn apart from those of a campaign with the same seed.
 
     Raises:
-        DataError: a world that does not exist, that has no expert, or that generates no games.
+        DataError: a world that does not exist, that has no expert, or not that one, or that generates no games.
     """
     rounds, shares = -(-count // len(worlds)), Counter(worlds)
     found = {}
     for number, name in enumerate(shares):
         draws = random.Random(f"{seed}/{number}")
-        found[name] = [_tell(name, game, draws, knowledge) for game in _games(name, rounds * shares[name], seed)]
+        found[name] = [_tell(name, game, draws, speakers) for game in _games(name, rounds * shares[name], seed)]
     columns = [found[name][worlds[:place].count(name) :: shares[name]] for place, name in enumerate(worlds)]
     return [dialogue for together in zip(*columns) for dialogue in together if dialogue.messages][:count]
 
@@ -110,7 +120,7 @@ def _games(name: str, count: int, seed: int) -> list[Game]:
     return [games[number] for number in order]
 
 
-def _tell(world: str, game: Game, draws: random.Random, knowledge: float) -> Dialogue:
+def _tell(world: str, game: Game, draws: random.Random, speakers: Speakers) -> Dialogue:
     spec = world_spec(world)
     kind = draws.choices(list(SHARES), list(SHARES.values()))[0]
     wandering = WANDERING if kind == "steered" else 0.0
@@ -120,10 +130,12 @@ def _tell(world: str, game: Game, draws: random.Random, knowledge: float) -> Dia
         world_name=world,
         max_turns=spec.expert_turns,
         seed=draws.getrandbits(62),
-        knowledge=knowledge,
+        knowledge=speakers.knowledge,
         corrupt=wandering,
+        expert=speakers.expert,
     )
-    messages = _KINDS[kind](episode, game.goal, spec.prompt, draws) if episode.won or wandering else ()
+    told_too = episode.won or wandering or speakers.lost
+    messages = _KINDS[kind](episode, game.goal, spec.prompt, draws) if told_too else ()
     return Dialogue(spec.name, kind, messages)
 
 

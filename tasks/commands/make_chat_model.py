@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentprm_core.arguments import OneLineParser, any_seed, called, count, share_or_all
-from agentprm_core.chat.dialogues import WORLDS, make_dialogues
+from agentprm_core.chat.dialogues import WORLDS, Speakers, make_dialogues
 from agentprm_core.chat.sizes import SIZES, ChatSize
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED, DataError
@@ -39,7 +39,9 @@ def make(asked: argparse.Namespace) -> dict:
     size = _size(asked)
     torch.set_num_threads(asked.threads)
     keep_few_kernels()
-    dialogues = make_dialogues(asked.worlds, size.dialogues, asked.seed, asked.knowledge)
+    dialogues = make_dialogues(
+        asked.worlds, size.dialogues, asked.seed, Speakers(asked.expert, asked.knowledge, asked.lost)
+    )
     precision = asked.precision or fastest_precision()
     scratch = asked.out.with_name(f"{asked.out.name}.training")
     model, tokenizer, metrics = train_chat_model(dialogues, size, precision=precision, seed=asked.seed, scratch=scratch)
@@ -71,6 +73,8 @@ def _card(asked: argparse.Namespace, size: ChatSize, precision: str, metrics: di
         "worlds and of nothing else.\n\n"
         f"Size {asked.size}: {metrics['parameters']:,} parameters, {metrics['vocabulary']:,} tokens, context "
         f"{size.context}. Seed {asked.seed}, experts' knowledge {asked.knowledge:g}, "
+        f"expert {asked.expert or 'the first one of each world'}, "
+        f"lost episodes {'told too' if asked.lost else 'left out'}, "
         f"{metrics['steps']} steps, {metrics['tokens']:,} tokens read, "
         f"{precision}.\n\n| dialogues | count |\n|---|---|\n{kinds}\n"
     )
@@ -94,6 +98,8 @@ def parser(prog: str) -> argparse.ArgumentParser:
         default=1.0,
         help="of the experts, 0 to 1: how well they know where things usually are (default %(default)s)",
     )
+    found.add_argument("--expert", metavar="NAME", help="another expert than the first one of each world")
+    found.add_argument("--lost", action="store_true", help="tell episodes that the expert lost too")
     found.add_argument("--dialogues", type=count, help="made of the worlds' games (default: the size's)")
     found.add_argument("--steps", type=count, help="of the optimizer (default: the size's)")
     found.add_argument("--seed", type=any_seed, default=1, help="of games, dialogues and weights (default %(default)s)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -15,8 +16,9 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.tokenizer import train_tokenizer
 from agentprm_core.types import Game
 from agentprm_core.worlds import UnsupportedGame, make_world, world_spec
-from agentprm_core.worlds.arithmetic.engine import LIMIT, after, calculate, commands
+from agentprm_core.worlds.arithmetic.engine import LIMIT, after, calculate, commands, problem
 from agentprm_core.worlds.arithmetic.problems import HELD_OUT, SIGNS, SPLITS, generate_games
+from agentprm_core.worlds.arithmetic.reading import distracted_chain, matters, sentences
 from agentprm_core.worlds.demonstrations import demonstrate
 
 SPEC = world_spec("arithmetic")
@@ -199,3 +201,51 @@ def test_a_number_is_the_same_token_wherever_it_is() -> None:
     assert tokenizer.tokenize("compute 12 + 7") == ["compute", "12", "+", "7"]
     assert tokenizer.decode(tokenizer.encode("compute 12 + 7")) == "compute 12 + 7"
     assert tokenizer.tokenize("That makes 19.") == ["that makes", "19"]
+
+
+def test_who_is_not_distracted_solves_every_problem() -> None:
+    for split in SPLITS:
+        for game in generate_games(150, 5, split):
+            assert distracted_chain(game, 1.0, random.Random(0)) == json.loads(game.payload)["chain"]
+
+
+def test_sentences_that_matter_are_as_many_as_the_steps_and_the_start() -> None:
+    for game in generate_games(150, 6, "train"):
+        told = sentences(problem(game))
+        assert sum(matters(sentence, game.goal) for sentence in told) == int(game.attributes["length"]) + 1
+        assert len(told) == int(game.attributes["length"]) + 1 + int(game.attributes["distractor"])
+
+
+def test_who_is_distracted_uses_what_does_not_matter() -> None:
+    assert distracted_chain(GAME, 0.0, random.Random(0)) == [
+        "compute 12 + 5",
+        "compute 17 + 7",
+        "compute 24 - 4",
+        "answer 20",
+    ]
+
+
+def test_a_sentence_that_cannot_be_done_is_left_out() -> None:
+    story = "Dan has 7 pens. Eva finds 6 pens. Dan splits the pens into 7 equal parts, one of which is kept."
+    payload = {"story": story, "numbers": [7, 6, 7], "chain": ["compute 7 / 7", "answer 1"], "answer": 1}
+    game = replace(GAME, payload=json.dumps(payload))
+    assert distracted_chain(game, 0.0, random.Random(0)) == ["compute 7 + 6", "answer 13"]
+
+
+def test_knowledge_is_how_many_sentences_that_do_not_matter_are_left_out() -> None:
+    with_one = [game for game in generate_games(2_000, 7, "train") if game.attributes["distractor"] == 1]
+    played = [
+        demonstrate(
+            make_world("arithmetic"),
+            game,
+            world_name="arithmetic",
+            max_turns=10,
+            seed=number,
+            knowledge=0.3,
+            expert="distracted",
+        )
+        for number, game in enumerate(with_one)
+    ]
+    won = sum(episode.won for episode in played)
+    assert all(turn.valid for episode in played for turn in episode.turns)
+    assert abs(won / len(played) - 0.3) < 4 * (0.21 / len(played)) ** 0.5 + 0.02  # a wrong sum can be right by chance

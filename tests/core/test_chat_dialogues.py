@@ -6,7 +6,7 @@ import random
 import pytest
 
 from agentprm_core.chat import dialogues
-from agentprm_core.chat.dialogues import ACTION_ONLY, RECALL, SHARES, make_dialogues, reason_for, told
+from agentprm_core.chat.dialogues import ACTION_ONLY, RECALL, SHARES, Speakers, make_dialogues, reason_for, told
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import chat_message, hindsight, parse_reply
 from agentprm_core.types import Episode, Prompt, Turn
@@ -116,10 +116,22 @@ def test_households_without_listed_commands_say_in_the_instruction_what_can_be_d
 
 def test_an_expert_that_knows_less_takes_longer():
     lengths = [
-        sum(len(dialogue.messages) for dialogue in make_dialogues(["alfworld"], 60, 1, knowledge))
+        sum(len(dialogue.messages) for dialogue in make_dialogues(["alfworld"], 60, 1, Speakers(knowledge=knowledge)))
         for knowledge in (0, 1)
     ]
     assert lengths[0] > 1.1 * lengths[1]
+
+
+def test_lost_episodes_are_told_only_where_asked_for():
+    won = make_dialogues(["arithmetic"], 120, 1, Speakers("distracted", 0.0))
+    told = make_dialogues(["arithmetic"], 120, 1, Speakers("distracted", 0.0, lost=True))
+    assert len(told) == 120
+    assert 0.15 < len(won) / len(told) < 0.4  # a quarter of the problems has nothing that distracts
+
+
+def test_an_expert_that_a_world_does_not_have_is_refused():
+    with pytest.raises(DataError, match="nobody is no expert of the world arithmetic; allowed: distracted"):
+        make_dialogues(["arithmetic"], 4, 1, Speakers("nobody"))
 
 
 def test_a_world_that_nobody_can_show_is_refused():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.arithmetic.engine import Arithmetic, problem
 from agentprm_core.worlds.arithmetic.problems import DISTRACTORS, STEPS, generate_games
+from agentprm_core.worlds.arithmetic.reading import distracted_chain
 from agentprm_core.worlds.base import Between, NothingLeft, Observation, World, WorldSpec
 
 _PHRASES = (
@@ -39,10 +42,10 @@ commands and in the results, so that a small policy can copy it."""
 
 
 class ChainExpert:
-    """Does the chain that the problem was made from; gives up where a mistake has used up a number of it."""
+    """Does a chain of commands; gives up where a mistake has used up a number of it."""
 
-    def __init__(self, game: Game) -> None:
-        self._chain = problem(game).chain
+    def __init__(self, chain: Sequence[str]) -> None:
+        self._chain = chain
         self._at = 0
         self._said: str | None = None
 
@@ -56,7 +59,11 @@ class ChainExpert:
 
 
 def _expert(world: World, game: Game, seed: int, knowledge: float) -> ChainExpert:
-    return ChainExpert(game)
+    return ChainExpert(problem(game).chain)
+
+
+def _distracted(world: World, game: Game, seed: int, knowledge: float) -> ChainExpert:
+    return ChainExpert(distracted_chain(game, knowledge, random.Random(seed)))
 
 
 ARITHMETIC = WorldSpec(
@@ -70,6 +77,7 @@ ARITHMETIC = WorldSpec(
     ),
     lists_commands=False,
     expert=_expert,
+    other_experts={"distracted": _distracted},
     phrases=_PHRASES,
     attributes={
         "length": Between(STEPS[0], STEPS[-1], "steps of the chain"),
