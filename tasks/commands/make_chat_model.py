@@ -61,7 +61,11 @@ def make(asked: argparse.Namespace) -> dict:
 
 
 def _size(asked: argparse.Namespace) -> ChatSize:
-    given = {name: getattr(asked, name) for name in ("dialogues", "steps") if getattr(asked, name) is not None}
+    given = {
+        name: getattr(asked, name)
+        for name in ("dialogues", "steps", "batch_tokens")
+        if getattr(asked, name) is not None
+    }
     return replace(SIZES[asked.size], **given)
 
 
@@ -75,7 +79,7 @@ def _card(asked: argparse.Namespace, size: ChatSize, precision: str, metrics: di
         f"{size.context}. Seed {asked.seed}, experts' knowledge {asked.knowledge:g}, "
         f"expert {asked.expert or 'the first one of each world'}, "
         f"lost episodes {'told too' if asked.lost else 'left out'}, "
-        f"{metrics['steps']} steps, {metrics['tokens']:,} tokens read, "
+        f"{metrics['steps']} steps of {size.batch_tokens:,} tokens, {metrics['tokens']:,} tokens read, "
         f"{precision}.\n\n| dialogues | count |\n|---|---|\n{kinds}\n"
     )
 
@@ -102,6 +106,7 @@ def parser(prog: str) -> argparse.ArgumentParser:
     found.add_argument("--lost", action="store_true", help="tell episodes that the expert lost too")
     found.add_argument("--dialogues", type=count, help="made of the worlds' games (default: the size's)")
     found.add_argument("--steps", type=count, help="of the optimizer (default: the size's)")
+    found.add_argument("--batch-tokens", type=count, help="of a step (default: the size's)")
     found.add_argument("--seed", type=any_seed, default=1, help="of games, dialogues and weights (default %(default)s)")
     found.add_argument("--threads", type=count, default=2, help="of torch (default %(default)s)")
     found.add_argument(

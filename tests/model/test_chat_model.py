@@ -228,8 +228,11 @@ def test_a_place_where_no_model_can_be_made_is_one_line(tmp_path, monkeypatch):
 @pytest.mark.integration
 def test_the_command_makes_a_model_and_refuses_to_overwrite_it(tmp_path):
     words = ["--out", str(tmp_path / "chat"), "--size", "tiny", "--worlds", "arithmetic", "--dialogues", "20"]
-    done = command(*words, "--steps", "2", "--threads", "1", "--json")
+    whose = ["--expert", "distracted", "--knowledge", "0", "--lost", "--batch-tokens", "600"]
+    done = command(*words, *whose, "--steps", "2", "--threads", "1", "--json")
     assert done.returncode == 0, done.stderr
+    card = (tmp_path / "chat" / "README.md").read_text()
+    assert "experts' knowledge 0, expert distracted, lost episodes told too, 2 steps of 600 tokens" in card
     figures = json.loads(done.stdout.splitlines()[-1])
     assert load_checkpoint(tmp_path / "chat").digest == figures["digest"]
     assert {path.name for path in tmp_path.iterdir()} == {"chat"}, "nothing is left beside it"
