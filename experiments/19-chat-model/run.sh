@@ -1,22 +1,34 @@
 # Does a chat model that is made here learn? And what does it do when it is asked to explore, to say why,
 # to keep to an instruction? Read: data/metrics/stages/rollout-1.json and prm-1.json, data/metrics/evaluate-0.json and
 # evaluate-1.json, and the JSON object that benchmarks.chat_model prints. The control is chat-demonstrations' evaluate-0.json.
-[ -d models/chat ] || python -m tasks.commands.make_chat_model --out models/chat --worlds arithmetic --dialogues 2500 --steps 600 --threads 1
+[ -d models/chat ] || python -m tasks.commands.make_chat_model --out models/chat --worlds arithmetic --expert distracted --knowledge 0.3 --lost \
+  --dialogues 16000 --steps 900 --threads 1
 sh experiments/run chat chat # what make run PROFILE=chat runs
+# The demonstrations alone, for as many steps as the second policy had in all.
+alone="compute.threads=1 rollout.branch.train_states=0 rollout.branch.validation_states=0 evaluate.decoding=[greedy,sample]"
+sh experiments/run chat-distracted-demonstrations chat $alone sft.epochs=20.75 -- evaluate@0
+# Online DPO by the PRM on the same rollouts, pairs drawn once, by each trainer.
+for trainer in ours trl; do
+  sh experiments/run chat-distracted-$trainer chat online_dpo method.preference=winner method.refresh_every=120 method.margin=0.0 method.trainer=$trainer \
+    -- evaluate@0 evaluate@1
+done
+# A model of fewer dialogues, all of episodes that were won by an expert that nothing distracts.
+[ -d models/few ] || python -m tasks.commands.make_chat_model --out models/few --worlds arithmetic --dialogues 2500 --steps 600 --threads 1
+sh experiments/run chat-fewer-dialogues chat model.source=./models/few
 # Other sizes, which all the runs below have where they do not name others.
 sizes="rollout.games=4500 critic.learning_rate=5.0e-4 critic.epochs=0.15"
 wins="$sizes method.learning_rate=1.0e-3 method.steps=150"
 # 400 held-out games: with one thread and no PRM, the demonstrations for as many steps as its first iteration, and with a PRM and both cores, a third iteration.
-few="$wins rollout.games=5000 games.train=16400 games.seen=400"
+few="model.source=./models/few $wins rollout.games=5000 games.train=16400 games.seen=400"
 alone="compute.threads=1 sft.batch_tokens=8192 rollout.branch.train_states=0 rollout.branch.validation_states=0 evaluate.decoding=[greedy,sample]"
 sh experiments/run chat-few-large chat $few $alone -- evaluate@0 evaluate@1 evaluate@2
 sh experiments/run chat-few-large-demonstrations chat $few $alone sft.epochs=20.75 -- evaluate@0
 sh experiments/run chat-few-again chat $few iterations.3.prev=2 policies.3.prm=3 -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
-sh experiments/run chat-few-faster chat $wins iterations.3.prev=2 policies.3.prm=3 rollout.games=4000 games.train=13600 method.learning_rate=3.0e-3 method.steps=75 \
+sh experiments/run chat-few-faster chat model.source=./models/few $wins iterations.3.prev=2 policies.3.prm=3 rollout.games=4000 games.train=13600 method.learning_rate=3.0e-3 method.steps=75 \
   critic.epochs=0.1
-sh experiments/run chat-few-longer chat $wins rollout.games=5000 critic.learning_rate=3.0e-3 critic.epochs=0.35
+sh experiments/run chat-few-longer chat model.source=./models/few $wins rollout.games=5000 critic.learning_rate=3.0e-3 critic.epochs=0.35
 # A campaign of another seed, the profile's sizes without a PRM.
-sh experiments/run chat-seed-2 chat seed=2 compute.threads=1 rollout.branch.train_states=0 rollout.branch.validation_states=0 "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1 evaluate@2
+sh experiments/run chat-seed-2 chat model.source=./models/few seed=2 compute.threads=1 rollout.branch.train_states=0 rollout.branch.validation_states=0 "evaluate.decoding=[greedy,sample]" -- evaluate@0 evaluate@1 evaluate@2
 # Households whose messages do not list the commands.
 [ -d models/unlisted ] || python -m tasks.commands.make_chat_model --out models/unlisted --size medium --worlds alfworld-unlisted --dialogues 2500 --steps 900 --threads 1
 sh experiments/run chat-unlisted chat model.source=./models/unlisted env.world=alfworld-unlisted env.code=agentprm_core/worlds/alfworld env.max_turns=30 \

@@ -1,6 +1,7 @@
 """A chat model trained here from scratch: a Hugging Face folder for ``model.source``, where no weights can be fetched.
 
-    agentprm make-chat-model --out ./models/chat --worlds arithmetic --dialogues 2500 --steps 600 --threads 1
+    agentprm make-chat-model --out ./models/chat --worlds arithmetic --expert distracted --knowledge 0.3 --lost \\
+        --dialogues 16000 --steps 900 --threads 1
     make run PROFILE=chat
 
 It learns from dialogues of several worlds: experts' episodes told as chat, and instructions that change what is asked

@@ -92,7 +92,8 @@ def test_models_that_the_page_makes_have_a_folder_each():
     assert len(made) > 2
     assert len({folder for folder, _ in made}) == len(made), made
     (options,) = [options for folder, options in made if folder == raw_params("chat")["model"]["source"]]
-    assert options == " --worlds arithmetic --dialogues 2500 --steps 600 --threads 1"
+    in_profile = re.sub(r"\\\n# +", "", (ROOT / "profiles/chat.yaml").read_text())
+    assert f"make-chat-model --out ./models/chat{options}\n" in in_profile
 
 
 def test_pages_name_the_commands_that_people_learn():
