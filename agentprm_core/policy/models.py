@@ -261,6 +261,8 @@ def _model(
         said = logging.get_verbosity()
         logging.set_verbosity_error()  # a base has no score yet, which an adapter's folder has
         model = _loaded(AutoModelForTokenClassification, base, revision, num_labels=1, **options)
+        if manifest.get("base"):
+            model.config.likelihood = manifest.get("likelihood", 0.0)  # an adapter's folder has no configuration
         logging.set_verbosity(said)
     if not manifest.get("base"):
         return model
@@ -346,6 +348,8 @@ def save_checkpoint(
     if peft:
         config = without_adapter(model).config
         manifest |= {"revision": peft["default"].revision, "base_digest": getattr(config, "base_digest", None)}
+        if likelihood := getattr(config, "likelihood", 0.0):
+            manifest["likelihood"] = likelihood
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
     return checkpoint_digest(folder)
 
@@ -370,9 +374,10 @@ def checkpoint_digest(folder: Path) -> str:
 def _adapters_part(folder: Path) -> str:
     """What an adapter's configuration and manifest say of how it is applied and to what."""
     config, manifest = json.loads((folder / _ADAPTER).read_text()), folder / MANIFEST
-    base = json.loads(manifest.read_text()).get("base_digest") if manifest.exists() else None
+    told = json.loads(manifest.read_text()) if manifest.exists() else {}
+    base, likelihood = told.get("base_digest"), [told["likelihood"]] if "likelihood" in told else []
     kept = {name: value for name, value in config.items() if base is None or name != "base_model_name_or_path"}
-    return json.dumps([kept, base], sort_keys=True)
+    return json.dumps([kept, base, *likelihood], sort_keys=True)
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -36,15 +36,15 @@ def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel
     the policy's; adapter and score head are trained. Without dropout, so that training on trees and on plain rows are
     the same. ``likelihood``: κ, kept in the checkpoint's configuration.
 
-    Raises DataError for κ > 0 with an adapter, or where the embedding is not also the output.
+    Raises DataError for κ > 0 where the embedding is not also the output, or has an adapter of its own.
     """
     from transformers import AutoModelForTokenClassification
 
     tuned, base = hasattr(policy, "peft_config"), without_adapter(policy)
     if likelihood and not reads_likelihood(policy):
         raise DataError(
-            "likelihood needs a whole model whose embedding is also its output (tie_word_embeddings), without an "
-            "adapter: set critic.likelihood to 0"
+            "likelihood needs a model whose embedding is also its output (tie_word_embeddings), and no adapter on the "
+            "embedding: set critic.likelihood to 0"
         )
     config = copy.deepcopy(base.config)
     config.num_labels = 1
@@ -62,8 +62,9 @@ def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel
 
 
 def reads_likelihood(policy: PreTrainedModel) -> bool:
-    """Whether a PRM of this policy can have κ > 0: a whole model whose embedding is also its output."""
-    return not hasattr(policy, "peft_config") and bool(policy.config.tie_word_embeddings)
+    """Whether a PRM of this policy can have κ > 0: its embedding is also its output, and an adapter, if there is one,
+    leaves the embedding as it is."""
+    return bool(policy.config.tie_word_embeddings) and not hasattr(embedding_of(policy), "base_layer")
 
 
 def likelihood_alone(policy: PreTrainedModel) -> PreTrainedModel:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Sampler
-from agentprm_core.prm.model import likelihood_weight
+from agentprm_core.prm.model import likelihood_weight, reads_likelihood
 from agentprm_core.rollout import Start
 from agentprm_core.search.controls import Constant, Implicit, Random
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM
@@ -75,10 +75,10 @@ def _head(of: Materials) -> PrmScorer:
 
 def _trained_likelihood(of: Materials) -> PrmScorer:
     prm = _needed(of)
-    if hasattr(prm.model, "peft_config") or not prm.model.config.tie_word_embeddings:
+    if not reads_likelihood(prm.model):
         raise DataError(
-            "the likelihood of a PRM's trunk needs a whole model whose embedding is also its output; this PRM has an "
-            "adapter or another output: leave out trained_likelihood and implicit"
+            "the likelihood of a PRM's trunk needs a model whose embedding is also its output, and no adapter on the "
+            "embedding; this PRM is another: leave out trained_likelihood and implicit"
         )
     return _reading(prm, of, head=False, likelihood=_kappa(of))
 

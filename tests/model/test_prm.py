@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
 
 from agentprm_core.credit.gae import gae_targets
 from agentprm_core.errors import DataError
@@ -36,6 +37,18 @@ def prm(renderer, request):
     torch.manual_seed(2)
     torch.nn.init.normal_(model.score.weight, std=1.0)
     return model.eval()
+
+
+@pytest.fixture
+def tuned(renderer, tmp_path):
+    """A policy with an adapter that changes what it says."""
+    folder = tmp_path / "base"
+    save_checkpoint(text_world.small_model(renderer, seed=1), renderer.tokenizer, folder)
+    base = AutoModelForCausalLM.from_pretrained(folder)
+    torch.manual_seed(2)
+    return get_peft_model(
+        base, LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    ).eval()
 
 
 def labels(episode):
@@ -87,10 +100,32 @@ def test_a_state_of_another_likelihood_is_not_resumed_from(renderer, tmp_path):
     assert resumed_from(0.3) > 0
 
 
-def test_a_likelihood_needs_a_whole_model_whose_embedding_is_its_output(renderer):
+def test_the_likelihood_of_a_prm_with_an_adapter_is_the_policys_own(tuned, renderer, tmp_path):
+    """Before training, and in a checkpoint: an adapter's folder has no configuration that could keep κ."""
+    episodes = text_world.episodes(3)
+    prm = new_prm(tuned, 0.3)
+    for episode, scores in zip(episodes, score_episodes(prm, renderer, episodes, 512), strict=True):
+        rendered = renderer.episode(episode.turns)
+        said = tuned(torch.tensor([rendered.input_ids])).logits[0].log_softmax(-1)
+        for begin, end, score in zip(rendered.action_starts, rendered.action_ends, scores):
+            spoken = sum(said[at - 1, rendered.input_ids[at]] for at in range(begin, end + 1))
+            assert score == pytest.approx((0.3 * spoken).sigmoid().item(), abs=1e-5)
+    torch.nn.init.normal_(prm.base_model.model.score.modules_to_save["default"].weight, std=1.0)
+    before = score_episodes(prm, renderer, episodes, 512)
+    digests = [save_checkpoint(prm, renderer.tokenizer, tmp_path / "prm", "prm")]
+    loaded = load_checkpoint(tmp_path / "prm", kind="prm").model
+    assert likelihood_weight(loaded) == 0.3
+    for a, b in zip(before, score_episodes(loaded, renderer, episodes, 512), strict=True):
+        np.testing.assert_array_equal(a, b)
+    loaded.config.likelihood = 0.5
+    digests.append(save_checkpoint(loaded, renderer.tokenizer, tmp_path / "other", "prm"))
+    assert digests[0] != digests[1]
+
+
+def test_a_likelihood_needs_a_model_whose_embedding_is_its_output(renderer):
     model = text_world.small_model(renderer)
-    tuned = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM"))
-    with pytest.raises(DataError, match=r"without an adapter: set critic.likelihood to 0"):
+    tuned = get_peft_model(model, LoraConfig(r=2, target_modules=["embed_tokens"], task_type="CAUSAL_LM"))
+    with pytest.raises(DataError, match=r"no adapter on the embedding: set critic.likelihood to 0"):
         new_prm(tuned, 0.3)
     untied = text_world.small_model(renderer)
     untied.config.tie_word_embeddings = False

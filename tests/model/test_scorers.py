@@ -177,7 +177,7 @@ def test_scorers_that_read_the_prm_say_so_where_there_is_none():
 def test_a_likelihood_that_a_prm_cannot_give_is_refused(prm):
     untied = SimpleNamespace(config=SimpleNamespace(tie_word_embeddings=False, likelihood=0.0))
     for name in ("trained_likelihood", "implicit"):
-        with pytest.raises(DataError, match="this PRM has an adapter or another output: leave out trained_likelihood"):
+        with pytest.raises(DataError, match="this PRM is another: leave out trained_likelihood and implicit"):
             scorer_of(name, materials(replace(prm, model=untied)))
 
 
