@@ -1,9 +1,9 @@
 """DPO by TRL on plain rows: the check of :mod:`agentprm_core.improve.online_dpo`, and a path for what TRL brings along.
 
-Pairs are drawn once from π_{i−1} and judged by the PRM as there, then every pair is two rows, each with its whole
-history, and ``trl.DPOTrainer`` does the rest. Dearer in tokens, not online, and its probabilities are over the whole
-vocabulary also where play draws from the admissible commands alone. With a LoRA policy TRL freezes a copy of
-the adapter as the reference; with a full one it is given a copy of the model.
+Pairs are drawn once from π_{i−1}, as many as the steps read, and judged by the PRM as there. Then every pair is two
+rows, each with its whole history, and ``trl.DPOTrainer`` does the rest. Dearer in tokens, not online, and its
+probabilities are over the whole vocabulary also where play draws from the admissible commands alone. With a LoRA policy
+TRL freezes a copy of the adapter as the reference; with a full one it is given a copy of the model.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from agentprm_core.errors import DataError
 from agentprm_core.improve.online_dpo import DpoSettings, judge, new_proposer
 from agentprm_core.improve.pairs import Pair, PairCounts
@@ -23,6 +25,9 @@ from agentprm_core.types import Episode
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+_PORTION = 128
+"""Episodes whose actions are drawn as one call."""
 
 
 def train_dpo_trl(
@@ -40,10 +45,8 @@ def train_dpo_trl(
         raise ValueError("TRL's DPO imitates nothing: set imitation to 0")
     if settings.preference != "winner" or settings.steps is None or settings.refresh_every < settings.steps:
         raise ValueError("TRL's DPO draws its pairs once: set preference: winner, and refresh_every to all the steps")
-    proposer = new_proposer(policy, settings)
-    drawn = proposer.propose(episodes, settings.samples, [(settings.seed, i) for i in range(len(episodes))])
     counts = PairCounts()
-    rows = plain_rows(episodes, judge(episodes, drawn, prm, settings, counts), policy)
+    rows = _drawn_rows(episodes, policy, prm, settings, counts)
     if not rows:
         raise DataError(f"none of {counts.states} states has two actions whose scores differ: nothing to prefer")
     trainer = dpo_trainer(rows, policy, settings, scratch)
@@ -61,6 +64,29 @@ def train_dpo_trl(
         "seconds": time.perf_counter() - start,
         "resumed_from": 0,
     }
+
+
+def _drawn_rows(
+    episodes: Sequence[Episode], policy: Checkpoint, prm: Checkpoint, settings: DpoSettings, counts: PairCounts
+) -> list[dict]:
+    """Rows of pairs at the states of episodes in a drawn order, until there is one for every place in the steps, or no
+    episode is left: drawing costs about as much as training does."""
+    proposer, order = new_proposer(policy, settings), np.random.default_rng(settings.seed).permutation(len(episodes))
+    assert settings.steps is not None, "the update is so many steps, not epochs"
+    rows: list[dict] = []
+    for first in range(0, len(order), _PORTION):
+        portion = order[first : first + _PORTION].tolist()
+        visited = [episodes[i] for i in portion]
+        drawn = proposer.propose(visited, settings.samples, [(settings.seed, i) for i in portion])
+        rows += plain_rows(visited, judge(visited, drawn, prm, settings, counts), policy)
+        if rows and len(rows) >= settings.steps * settings.accumulation * _rows_at_once(rows, settings):
+            break
+    return rows
+
+
+def _rows_at_once(rows: Sequence[dict], settings: DpoSettings) -> int:
+    """Of a batch: as many as ``batch_tokens`` hold on average."""
+    return max(1, int(settings.batch_tokens / (sum(map(_tokens, rows)) / len(rows))))
 
 
 def plain_rows(episodes: Sequence[Episode], pairs: Sequence[Sequence[Pair]], policy: Checkpoint) -> list[dict]:
@@ -86,12 +112,11 @@ def dpo_trainer(rows: Sequence[dict], policy: Checkpoint, settings: DpoSettings,
     from trl import DPOConfig, DPOTrainer  # pyright: ignore[reportPrivateImportUsage]: it imports them lazily
 
     assert settings.steps is not None, "the update is so many steps, not epochs"
-    tokens = sum(map(_tokens, rows)) / len(rows)
     arguments = DPOConfig(
         output_dir=str(scratch),
         beta=settings.beta,
         max_steps=settings.steps,
-        per_device_train_batch_size=max(1, int(settings.batch_tokens / tokens)),
+        per_device_train_batch_size=_rows_at_once(rows, settings),
         **step_arguments(settings),
         max_length=None,
         logging_steps=1,

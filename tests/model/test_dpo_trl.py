@@ -8,6 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from agentprm_core.improve import dpo_trl
 from agentprm_core.improve.dpo_trl import dpo_trainer, plain_rows, train_dpo_trl
 from agentprm_core.improve.online_dpo import DpoSettings
 from agentprm_core.improve.pairs import Choice, PairCounts, select_pair
@@ -79,6 +80,17 @@ def test_trains(renderer, tmp_path):
     assert metrics["steps"] == 3
     assert metrics["pairs"] > 10
     assert metrics["seconds"] > 0 and metrics["resumed_from"] == 0
+
+
+def test_no_more_pairs_are_drawn_than_the_steps_read(renderer, tmp_path, monkeypatch):
+    monkeypatch.setattr(dpo_trl, "_PORTION", 2)
+    prm = new_prm(text_world.small_model(renderer, seed=1))
+    torch.nn.init.normal_(prm.score.weight, std=1.0)
+    policy = policy_of(text_world.small_model(renderer), renderer)
+    episodes, settings = text_world.episodes(10, skill=0.4), dataclasses.replace(SETTINGS, batch_tokens=1)  # a row each
+    _, metrics = train_dpo_trl(episodes, policy, policy_of(prm, renderer), settings, tmp_path)
+    most = 2 * max(len(episode.turns) for episode in episodes)
+    assert SETTINGS.steps <= metrics["pairs"] <= SETTINGS.steps + most
 
 
 def test_imitation_is_not_on_offer(renderer, tmp_path):
