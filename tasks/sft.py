@@ -12,6 +12,7 @@ from agentprm_core.improve.rationale import rationalised
 from agentprm_core.improve.sft import SftSettings, train_sft
 from agentprm_core.policy.models import Checkpoint, save_checkpoint
 from agentprm_core.policy.starting import starting_policy
+from agentprm_core.prm.model import reads_likelihood
 from agentprm_core.types import EPISODES, Episode
 from agentprm_core.worlds import world_spec
 from tasks.frame import layout
@@ -29,6 +30,7 @@ def work(stage: Stage) -> None:
     demos = list(episodes_from_table(read_table(layout.DEMOS, EPISODES)))
     spec = world_spec(params.env.world)
     policy = starting_policy(params.model, demos, spec, device=params.compute.device, seed=stage.seed)
+    check_likelihood(policy, params.critic.likelihood)
     if params.model.reason_tokens:
         demos = with_reasons(policy, demos, params.model.reason_tokens, params.compute)
     settings = SftSettings(
@@ -50,6 +52,15 @@ def work(stage: Stage) -> None:
     with stage.tracking():
         stage.tracker.register_policy(layout.policy(0), digest, 0, parents(params, 0))
     stage.wrote(layout.policy(0))
+
+
+def check_likelihood(policy: Checkpoint, likelihood: float) -> None:
+    """Raises StageError for a PRM that is to read what this policy does not give, before anything is played."""
+    if likelihood and not reads_likelihood(policy.model):
+        raise StageError(
+            f"params.yaml: critic.likelihood: {likelihood:g} is not allowed: 0 with this model.source, whose output is "
+            "not its embedding (tie_word_embeddings), or with an adapter on the embedding"
+        )
 
 
 def with_reasons(policy: Checkpoint, demos: list[Episode], most: int, compute: Compute) -> list[Episode]:

@@ -86,9 +86,6 @@ def _exploring(params: Params) -> Iterator[Odd]:
 def _published_model(params: Params) -> Iterator[Odd]:
     if not isinstance(params.model, PublishedModel):
         return
-    if params.critic.likelihood:
-        allowed = "0 with a published model, whose output need not be its embedding"
-        yield "critic.likelihood", params.critic.likelihood, allowed
     if params.critic.init_from == "scratch":
         yield "critic.init_from", "scratch", "policy, prm or sft with a published model"
     for name in params.evaluate.decoding:

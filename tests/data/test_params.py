@@ -171,7 +171,6 @@ def overridden_plainly(raw: dict, changes: dict) -> None:
         (["grpo"], {"method": {"anchor": "first"}}, "method.anchor: 'first' is not allowed: unknown key"),
         (["online_dpo"], {"method": {"anchor": "second"}}, "method.anchor: 'second' is not allowed: should be 'previ"),
         (["online_dpo"], {"method": {"trainer": "trl"}}, "method.trainer: 'trl' is not allowed: ours, unless"),
-        (["llama3b"], {"critic": {"likelihood": 0.3}}, "critic.likelihood: 0.3 is not allowed: 0 with a published"),
         (["llama3b"], {"critic": {"init_from": "scratch"}}, "critic.init_from: 'scratch' is not allowed: policy, prm"),
         (["llama3b"], {"model": {"optimizer": "muon"}}, "model.optimizer: 'muon' is not allowed: unknown key"),
         (["llama3b"], {"model": {"reason_tokens": 256}}, "model.reason_tokens: 256 is not allowed: less than max_act"),

@@ -11,7 +11,7 @@ from agentprm_core.improve.sft import sft_row
 from agentprm_core.policy.cache import KeyValueCache
 from tasks.frame.params import PARAMS, load_params
 from tasks.frame.stage import StageError
-from tasks.sft import with_reasons
+from tasks.sft import check_likelihood, with_reasons
 from tests.chat import letter_policy
 from tests.model import text_world, toy
 
@@ -100,3 +100,12 @@ def test_a_policy_that_writes_no_reasons_is_refused():
         rationalised(toy.policy(), text_world.episodes(1), max_tokens=4, slots=4, cache_mb=64)
     with pytest.raises(StageError, match=r"^params.yaml: model.reason_tokens must be 0: model.source has no chat"):
         with_reasons(toy.policy(), text_world.episodes(1), 4, COMPUTE)
+
+
+def test_a_likelihood_that_a_policy_does_not_give_is_refused_before_anything_is_played():
+    policy = toy.policy()
+    check_likelihood(policy, 0.3)
+    policy.model.config.tie_word_embeddings = False
+    check_likelihood(policy, 0.0)
+    with pytest.raises(StageError, match=r"^params.yaml: critic.likelihood: 0.3 is not allowed: 0 with this model.sou"):
+        check_likelihood(policy, 0.3)
