@@ -12,6 +12,26 @@ for trainer in ours trl; do
   sh experiments/run chat-distracted-$trainer chat online_dpo method.preference=winner method.refresh_every=120 method.margin=0.0 method.trainer=$trainer \
     -- evaluate@0 evaluate@1
 done
+# A distracted model of two million parameters: four PRMs on the same rollouts, and online DPO by them. chat-untrained's PRM has next to no training,
+# so that it is the policy's own likelihood: the placebo.
+[ -d models/small ] || python -m tasks.commands.make_chat_model --out models/small --size medium --worlds arithmetic --expert distracted --knowledge 0.3 --lost \
+  --dialogues 16000 --steps 1200 --threads 1
+small="model.source=./models/small compute.threads=1 compute.precision=float32 rollout.games=4000 games.seen=400 evaluate.decoding=[greedy,sample] critic.require=nothing"
+prefer="chat chat_preferences $small"
+once="method.trainer=trl method.refresh_every=60"
+sh experiments/run chat-preferences $prefer -- evaluate@0 evaluate@1
+sh experiments/run chat-preferences-trl $prefer $once -- evaluate@1
+sh experiments/run chat-untrained $prefer $once critic.learning_rate=1.0e-9 critic.epochs=0.02 -- evaluate@1
+sh experiments/run chat-no-likelihood $prefer $once critic.likelihood=0.0 -- evaluate@1
+sh experiments/run chat-preferences-fast $prefer method.trainer=trl method.refresh_every=120 method.steps=120 method.learning_rate=1.0e-3 -- evaluate@1
+sh experiments/run chat-preferences-soft $prefer method.preference=soft method.beta=0.05 method.samples=8 method.refresh_every=4 method.steps=120 -- evaluate@1
+sh experiments/run chat-preferences-wins $prefer method.imitation=1.0 method.learning_rate=1.0e-3 method.refresh_every=5 -- evaluate@1
+branches="rollout.branch.train_states=600 rollout.branch.random_states=0 rollout.branch.validation_states=150"
+sh experiments/run chat-small-wins chat $small $branches -- evaluate@1
+for likelihood in 0.0 0.3; do
+  sh experiments/run chat-relative-$likelihood chat relative $small $branches critic.likelihood=$likelihood critic.learning_rate=1.0e-3 critic.epochs=6 \
+    critic.batch_tokens=8192 -- prm@1
+done
 # A model of fewer dialogues, all of episodes that were won by an expert that nothing distracts.
 [ -d models/few ] || python -m tasks.commands.make_chat_model --out models/few --worlds arithmetic --dialogues 2500 --steps 600 --threads 1
 sh experiments/run chat-fewer-dialogues chat model.source=./models/few
