@@ -34,7 +34,7 @@ def new_prm(policy: PreTrainedModel, likelihood: float = 0.0) -> PreTrainedModel
 
     The policy is left as it is. One with a LoRA adapter gives a PRM with an adapter of the same shape, which starts as
     the policy's; adapter and score head are trained. Without dropout, so that training on trees and on plain rows are
-    the same. ``likelihood``: κ, kept in the checkpoint's configuration.
+    the same. ``likelihood``: κ, kept in the checkpoint's configuration, or with an adapter in its manifest.
 
     Raises DataError for κ > 0 where the embedding is not also the output, or has an adapter of its own.
     """
