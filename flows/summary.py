@@ -1,4 +1,5 @@
-"""What ``make run`` ends with: the table of iterations, where the stages' time went, and how to open the UIs."""
+"""What ``make run`` ends with: the table of iterations, where the stages' time went, the pages to look at, and how to
+open the UIs."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from tasks.frame import layout
 from tasks.frame.clock import read_timing
 from tasks.frame.params import ParamsError, load_params
 from tasks.frame.tracking import campaign_id
+from tasks.report.overview import PAGE
 from tasks.report.text import iterations_text
 
 
@@ -27,7 +29,8 @@ def main() -> None:
     campaign = campaign_id(params.as_dict())
     timings = {stage.name: read_timing(stage.name, campaign) for stage in read_graph(Path.cwd())}
     print(iterations_text(json.loads(layout.ITERATIONS.read_text()), timings))
-    print("\nPrefect: make ui, then http://127.0.0.1:4200\nMLflow:  make ui, then http://127.0.0.1:5000")
+    print(f"\nReport:  {layout.REPORTS / PAGE}\nGames:   {layout.GALLERY / 'index.html'}")
+    print("Prefect: make ui, then http://127.0.0.1:4200\nMLflow:  make ui, then http://127.0.0.1:5000")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 import httpx
 
 from agentprm_core.errors import ServerError, SilentServer
-from agentprm_core.policy.requests import START_AGAIN, Patience
+from agentprm_core.policy.requests import START_IT, Patience
 
 PREFIX = "policy-"
 """Of the names that servers know policies by."""
@@ -57,7 +57,7 @@ def load_adapter(
                 silent = str(error)
                 print(f"{url} is not asked any more, others are: {silent}", file=sys.stderr, flush=True)
     if not ready:
-        raise SilentServer(f"no server answers: {START_AGAIN}; the last: {silent}")
+        raise SilentServer(f"no server answers: {START_IT}; the last: {silent}")
     return Ready(tuple(ready), extra)
 
 

@@ -17,7 +17,7 @@ import httpx
 
 from agentprm_core.errors import ServerError, SilentServer
 
-START_AGAIN = "start it again, then run the same command"
+START_IT = "start it, then run the same command"
 """What the line on a server that does not answer says first; what was tried comes after a semicolon."""
 
 
@@ -50,7 +50,7 @@ class Requests:
 
     def post(self, path: str, body: dict, named: str, home: int = 0) -> Future[dict]:
         """The JSON answer of ``path``. Its exception is a :class:`ServerError` that calls the request ``named``: a
-        :class:`SilentServer`, which says to start it again, where no server answers.
+        :class:`SilentServer`, which says to start it, where no server answers.
 
         Tried again after a dropped connection, a time-out, 429 and 5xx. ``home`` is the number of the server that is
         asked first. One that has not answered a request for good is not asked again, as long as there are others.
@@ -77,7 +77,7 @@ class Requests:
             try:
                 return await self._ask(self._urls[0], path, body, named)
             except SilentServer as error:
-                raise SilentServer(f"the server at {self._urls[0]} does not answer: {START_AGAIN}; {error}") from None
+                raise SilentServer(f"the server at {self._urls[0]} does not answer: {START_IT}; {error}") from None
         first = home % len(self._urls)
         for url in self._urls[first:] + self._urls[:first]:
             if url not in self._silent:
@@ -87,7 +87,7 @@ class Requests:
                     if url not in self._silent:
                         print(f"{url} is not asked any more, others are: {error}", file=sys.stderr, flush=True)
                         self._silent[url] = str(error)
-        raise SilentServer(f"no server answers: {START_AGAIN}; the last: {list(self._silent.values())[-1]}")
+        raise SilentServer(f"no server answers: {START_IT}; the last: {list(self._silent.values())[-1]}")
 
     async def _ask(self, url: str, path: str, body: dict, named: str) -> dict:
         """The answer of one server. Raises SilentServer where there is none."""

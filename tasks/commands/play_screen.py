@@ -239,7 +239,7 @@ class PlayApp(App[str]):
     def _done_in_a_thread(self, work: Callable[[], None], fatal: bool) -> None:
         """Data that cannot be used, a server that has gone and memory that ran out are said in one line."""
         from agentprm_core.errors import DataError, SilentServer, out_of_memory
-        from agentprm_core.policy.requests import START_AGAIN
+        from agentprm_core.policy.requests import START_IT
 
         said = ""
         try:
@@ -247,7 +247,7 @@ class PlayApp(App[str]):
         except (DataError, OSError) as error:
             said, self.running = " ".join(str(error).split()), False
             if isinstance(error, SilentServer) and not fatal:  # first, since a narrow screen shows no more
-                said = said.partition(f"{START_AGAIN}; ")[2]
+                said = said.partition(f"{START_IT}; ")[2]
                 said = f"The server does not answer. Start it again, then press space. {said}"
         except Exception as error:
             if not out_of_memory(error):

@@ -107,7 +107,7 @@ def _record(store: Store, traces: Sequence[Mapping], prms: Sequence[str]) -> Non
         # feedback that is given while the trace is open is sent with it, and not in a transaction each
         with mlflow.start_span(f"{one['kind']}: {one['policy']}", "AGENT", trace_destination=where) as root:
             mlflow.update_current_trace(tags, metadata={SESSION: one["game"], RUN: store.runs["stage"]})
-            root.set_inputs({"goal": one["goal"], "game": one["game"]})
+            root.set_inputs({name: one[name] for name in ("policy", "goal", "game")})
             root.set_outputs({"won": one["won"], "actions": len(one["turns"]), "ending": one["ending"]})
             mlflow.log_feedback(trace_id=root.trace_id, name="won", value=one["won"], source=world)
             for number, (name, judge) in enumerate(judges):

@@ -100,7 +100,7 @@ def test_a_server_that_is_gone_is_left_out(capfd):
         assert load_adapter(gone, "policy-new", "/x", patience=QUICK).urls == at(server).urls
     assert "http://127.0.0.1:9/v1 is not asked any more, others are: " in capfd.readouterr().err
     with pytest.raises(
-        ServerError, match=r"^no server answers: start it again, then run the same command; the last: .* in 3 tries; "
+        ServerError, match=r"^no server answers: start it, then run the same command; the last: .* in 3 tries; "
     ):
         load_adapter(gone[:1], "policy-new", "/x", patience=QUICK)
 

@@ -100,7 +100,7 @@ def test_a_policy_behind_a_server_is_played(agent, capsys, monkeypatch):
         server.fault = lambda number, body: 200 if number == 1 else 503
         line = refused(monkeypatch, *there)
         assert len(server.asked) == 4
-        told = f"play: the server at {url} does not answer: start it again, then run the same command; "
+        told = f"play: the server at {url} does not answer: start it, then run the same command; "
         assert re.match(
             rf"{re.escape(told)}{re.escape(url)}/\S+ did not answer in 3 tries; last: HTTP 503.*; request", line
         )
@@ -114,7 +114,7 @@ def test_a_server_that_never_answered_is_all_that_is_said(agent, capsys, monkeyp
     """No heading stands before it."""
     monkeypatch.setattr("tasks.commands.play._endpoint", quick)
     line = refused(monkeypatch, *NOBODY)
-    assert line.startswith("play: the server at http://127.0.0.1:9/v1 does not answer: start it again, then run the ")
+    assert line.startswith("play: the server at http://127.0.0.1:9/v1 does not answer: start it, then run the ")
     assert "\n" not in line and capsys.readouterr().out == ""
 
 

@@ -11,7 +11,7 @@ from textual.widgets import Input, Static
 
 from agentprm_core.errors import DataError, SilentServer
 from agentprm_core.one_game import Minds
-from agentprm_core.policy.requests import START_AGAIN
+from agentprm_core.policy.requests import START_IT
 from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import PlaySettings, Search
 from tasks.commands import play_screen
@@ -246,7 +246,7 @@ def test_a_server_that_ends_is_said_and_space_asks_again(loaded, monkeypatch, co
 
     (said, done, seen, again), _ = driven(lambda: loaded, drive, size=(columns, 30))
     assert "http://x/completions did not answer" in said and done == 2
-    assert START_AGAIN not in said, "one need not run it anew"
+    assert START_IT not in said, "one need not run it anew"
     assert "The server does not answer. Start it" in seen and "again, then press space." in seen
     assert "space: the agent does" in again[0] and again[1] == 2
 
@@ -257,12 +257,12 @@ def test_a_server_that_is_not_there_ends_the_screen_with_its_line(loaded, monkey
 
     monkeypatch.setattr("agentprm_core.one_game.OneGame._decided", gone)
     said = driven(lambda: loaded, drive)[1]
-    assert said.startswith(f"the server at http://x does not answer: {START_AGAIN}; ") and "press space" not in said
+    assert said.startswith(f"the server at http://x does not answer: {START_IT}; ") and "press space" not in said
 
 
 def gone(game):
     tried = "http://x/completions did not answer in 3 tries;\nlast: refused"
-    raise SilentServer(f"the server at http://x does not answer: {START_AGAIN}; {tried}")
+    raise SilentServer(f"the server at http://x does not answer: {START_IT}; {tried}")
 
 
 def test_a_key_waits_also_where_the_thread_has_not_begun(loaded):

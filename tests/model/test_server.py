@@ -208,7 +208,7 @@ def test_several_servers_none_of_which_answers_are_one_line(toy_engine):
         serving(lambda number, body: 503) as one,
         serving(lambda number, body: 503) as two,
         together(one, two) as there,
-        pytest.raises(ServerError, match=r"^no server answers: start it again, .*; the last: .*HTTP 503") as error,
+        pytest.raises(ServerError, match=r"^no server answers: start it, .*; the last: .*HTTP 503") as error,
     ):
         played(there, toy_engine)
     assert "\n" not in str(error.value)
@@ -230,9 +230,7 @@ def test_nobody_there_is_an_error_with_the_address():
         seat = nobody.open(0)
         nobody.see(seat, "You see a cabinet 1.", ("look",))
         nobody.ask(seat)
-        told = (
-            r"^the server at http://127.0.0.1:9/v1 does not answer: start it again, .*/completions did .* in 3.*Connect"
-        )
+        told = r"^the server at http://127.0.0.1:9/v1 does not answer: start it, .*/completions did .* in 3.*Connect"
         with pytest.raises(ServerError, match=told):
             nobody.tick()
 
