@@ -303,7 +303,7 @@ def test_traces_of_one_game_stand_together(tmp_path, monkeypatch):
     assert sessions == [("a", "policy 0"), ("a", "policy 3"), ("b", "policy 0"), ("b", "policy 3")]
     for trace in found:
         episode, *spans = trace.data.spans
-        assert list(episode.inputs.items())[0] == ("policy", trace.info.tags["policy"]), "a row shows its start"
+        assert next(iter(episode.inputs.items())) == ("policy", trace.info.tags["policy"]), "a row shows its start"
         assert [span.outputs["action"] for span in spans] == ["look", "look"]
         assert [span.inputs["observation"] for span in spans] == ["seen 0", "seen 1"]
         assert spans[0].attributes["candidates"][1] == {"action": "go", "probability": 0.25, "q": [0.5]}
