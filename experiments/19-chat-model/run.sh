@@ -134,8 +134,8 @@ for rate in 1.0e-4 5.0e-4; do
     method.learning_rate=$rate "method.refresh={every: 12, games: 64}" method.steps=600 "evaluate.decoding=[greedy,sample]" -- evaluate@1
 done
 # A model of few dialogues: LoRA, all weights, and a policy gradient with a KL and credit by turn (read `refreshed`).
-[ -d models/few ] || python -m tasks.commands.make_chat_model --out models/few --size medium --worlds arithmetic --dialogues 2000 --steps 1200 --threads 1
-dialogues="$sizes model.source=./models/few compute.threads=1 games.train=16400 games.seen=400 sft.batch_tokens=8192 rollout.branch.train_states=0
+[ -d models/sums-2000 ] || python -m tasks.commands.make_chat_model --out models/sums-2000 --size medium --worlds arithmetic --dialogues 2000 --steps 1200 --threads 1
+dialogues="$sizes model.source=./models/sums-2000 compute.threads=1 games.train=16400 games.seen=400 sft.batch_tokens=8192 rollout.branch.train_states=0
   rollout.branch.validation_states=0 evaluate.decoding=[greedy,sample]"
 sh experiments/run chat-few chat $wins $dialogues rollout.games=8000 method.steps=240 iterations.3.prev=2 policies.3.prm=3 -- evaluate@0 evaluate@1 evaluate@2 evaluate@3
 sh experiments/run chat-few-whole chat $wins $dialogues model.lora=null sft.learning_rate=3.0e-4 rollout.games=8000 method.steps=240 method.learning_rate=3.0e-4 \

@@ -129,6 +129,13 @@ def test_names_of_experiments_are_their_own(tmp_path):
     assert len(names) == len(set(names)) > 40
 
 
+def test_a_model_has_one_command():
+    """A recipe makes no folder of a model twice: the second command would find the first one's model there."""
+    for script in SCRIPTS:
+        made = re.findall(r"make_chat_model --out (\S+)", script.read_text())
+        assert len(made) == len(set(made)), (script, made)
+
+
 def test_signals_learn_from_the_same_episodes_in_groups(tmp_path):
     assert run(project(tmp_path, python=NOTING), "sh", "-eu", ROOT / "experiments/05-training-signals/run.sh") == 0
     asked = {name: params for name, (params, _) in experiments(tmp_path).items()}
