@@ -30,6 +30,8 @@ _NAMED = {"critic": "name", "method": "name", "model": "source"}
 _WHOLE = {"iterations": "1", "policies": "0"}
 """Section → its first entry. A profile that has that one has all of them: with fewer, fewer iterations are made.
 Without it (``policies.2.prm=3``) single entries are changed."""
+_SIZES = {"width", "layers", "heads", "context", "max_action_tokens"}
+"""Keys of a model from scratch that a world's profile sets to what its episodes need."""
 
 
 Read = Callable[[Path], dict]
@@ -89,12 +91,12 @@ def overridden(params: dict, overrides: Mapping) -> dict:
 
 
 def _sized_for_scratch(params: Mapping, overrides: Mapping) -> bool:
-    """Whether ``overrides`` are a world's, whose ``model`` has the sizes of one from scratch, and ``params`` have
-    another kind of model."""
+    """Whether ``overrides`` are a world's, whose ``model`` has nothing but sizes of one from scratch, and ``params``
+    have another kind of model."""
     sizes, there = overrides.get("model"), params.get("model")
     if not (_names_world(overrides) and isinstance(sizes, Mapping) and isinstance(there, Mapping)):
         return False
-    return "source" not in sizes and there.get("source") != "scratch"
+    return set(sizes) <= _SIZES and there.get("source") != "scratch"
 
 
 def composed(

@@ -194,6 +194,18 @@ def test_a_world_leaves_the_size_of_a_language_model_alone(project, world):
     assert yaml.safe_load((project / PARAMS).read_text())["model"] == own | {"context": 2048}
 
 
+def test_a_world_with_an_adapter_of_its_own_changes_a_language_model(project):
+    own = load_profile("llama3b", ROOT / PROFILES)["model"]
+    mine = {
+        "env": {"world": "babyai", "code": "agentprm_core/worlds/babyai"},
+        "model": {"context": 4096, "lora": {"rank": 2}},
+    }
+    (project / PROFILES / "mine.yaml").write_text(yaml.safe_dump(mine))
+    apply(["llama3b", "mine"], project)
+    told = yaml.safe_load((project / PARAMS).read_text())["model"]
+    assert told == own | {"context": 4096, "lora": own["lora"] | {"rank": 2}}
+
+
 def test_what_is_written_looks_as_before(project):
     apply(["smoke", "seed=2"], project)
     before, after = (ROOT / PARAMS).read_text().splitlines(), (project / PARAMS).read_text().splitlines()

@@ -91,4 +91,6 @@ def test_a_server_plays_the_rollouts_and_the_evaluation(tmp_path: Path, monkeypa
     run_stages(here, ("evaluate 0",))
     assert outcomes(here) == outcomes(folder)
     assert written(here) == pytest.approx(written(folder), rel=0.1)
-    assert any(won for won, *_ in outcomes(folder).values())
+    assert any(inadmissible < actions for _, actions, inadmissible in outcomes(folder).values()), (
+        "equal in more than noise"
+    )
