@@ -3,7 +3,8 @@
     python -m benchmarks.planned --campaign DIR --json
 
 DIR is the folder in which the campaign's stages ran, on the CPU of this machine: their timings lie there. Both sides
-are processor seconds divided by ``compute.threads``, so other work on the machine hardly counts. A stage that ran in
+are processor seconds divided by ``compute.threads``, so other work on the machine hardly counts. What other
+processes play (``AGENTPRM_SHARDS``) is not counted: such a stage cannot be held against the plan. A stage that ran in
 several iterations has the mean of them. The last line is one JSON object: ``stages`` (``stage``, ``runs``,
 ``planned_s``, ``took_s``, ``ratio``), ``ratio`` of all these runs together, and ``tflops``, the rate of products
 measured here.
