@@ -12,13 +12,24 @@ for trainer in ours trl; do
   sh experiments/run chat-distracted-$trainer chat online_dpo method.preference=winner method.refresh_every=120 method.margin=0.0 method.trainer=$trainer \
     -- evaluate@0 evaluate@1
 done
+# Online DPO with a stronger anchor, by a PRM that reads the likelihood. chat-placebo's PRM has next to no training, so that it is the policy's own likelihood.
+# The same rollouts: DVC plays them once. π₀ and π₁ of each were played by agentprm evaluate on the games of seeds 77 and 78.
+wide="chat chat_preferences compute.threads=1 evaluate.decoding=[greedy,sample]"
+once="method.trainer=trl method.refresh_every=60"
+sh experiments/run chat-prefers $wide -- evaluate@0 evaluate@1
+sh experiments/run chat-prefers-trl $wide $once -- evaluate@1
+sh experiments/run chat-placebo $wide $once critic.learning_rate=1.0e-9 critic.epochs=0.02 -- evaluate@1
+sh experiments/run chat-prefers-soon $wide critic.gamma=0.8 -- evaluate@1
+sh experiments/run chat-prefers-soon-trl $wide $once critic.gamma=0.8 -- evaluate@1
+sh experiments/run chat-prefers-wins $wide method.imitation=10.0 method.learning_rate=2.0e-3 method.steps=75 method.batch_tokens=8192 method.refresh_every=15 -- evaluate@1
+sh experiments/run chat-same-wins chat compute.threads=1 critic.likelihood=0.3 rollout.branch.train_states=600 rollout.branch.validation_states=150 \
+  "evaluate.decoding=[greedy,sample]" -- evaluate@1
 # A distracted model of two million parameters: four PRMs on the same rollouts, and online DPO by them. chat-untrained's PRM has next to no training,
 # so that it is the policy's own likelihood: the placebo.
 [ -d models/small ] || python -m tasks.commands.make_chat_model --out models/small --size medium --worlds arithmetic --expert distracted --knowledge 0.3 --lost \
   --dialogues 16000 --steps 1200 --threads 1
 small="model.source=./models/small compute.threads=1 compute.precision=float32 rollout.games=4000 games.seen=400 evaluate.decoding=[greedy,sample] critic.require=nothing"
 prefer="chat chat_preferences $small"
-once="method.trainer=trl method.refresh_every=60"
 sh experiments/run chat-preferences $prefer -- evaluate@0 evaluate@1
 sh experiments/run chat-preferences-trl $prefer $once -- evaluate@1
 sh experiments/run chat-untrained $prefer $once critic.learning_rate=1.0e-9 critic.epochs=0.02 -- evaluate@1
