@@ -95,11 +95,11 @@ def named_game(games: Sequence[Game], asked: str, where: str) -> Game:
 
 def named_id(ids: Sequence[str], asked: str, where: str) -> str:
     """The one of ``ids`` that is ``asked`` for: itself, or its place, counted from 1. Raises DataError where ``where``
-    has none; offers the nearest, or the first and how many there are."""
+    has none; offers the nearest, or says how many there are."""
     if asked in ids:
         return asked
     if asked.isdecimal() and 1 <= int(asked) <= len(ids):
         return ids[int(asked) - 1]
     near = [] if asked.isdecimal() else difflib.get_close_matches(asked, ids, n=3, cutoff=0.3)
-    offered = f"the nearest: {', '.join(near)}" if near else f"name an id, as {ids[0]}, or a place from 1 to {len(ids)}"
-    raise DataError(f"{asked}: no such game in {where}; {offered}")
+    near = f"the nearest: {', '.join(near)}" if near else f"name an id, or a place from 1 to {len(ids)}"
+    raise DataError(f"{asked}: no such game in {where}; {near}")

@@ -131,9 +131,10 @@ def test_names_of_experiments_are_their_own(tmp_path):
 
 def test_a_model_has_one_command():
     """A recipe makes no folder of a model twice: the second command would find the first one's model there."""
-    for script in SCRIPTS:
-        made = re.findall(r"make_chat_model --out (\S+)", script.read_text())
-        assert len(made) == len(set(made)), (script, made)
+    made = [
+        (script, out) for script in SCRIPTS for out in re.findall(r"make_chat_model --out (\S+)", script.read_text())
+    ]
+    assert len(made) == len(set(made)) > 10
 
 
 def test_signals_learn_from_the_same_episodes_in_groups(tmp_path):
