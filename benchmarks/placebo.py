@@ -6,7 +6,8 @@
         --split unseen --scorers prm,placebo,random --searches best_of_2,best_of_64,beam_1x16_back,beam_8x8 --prior 0
 
 Every search is played under every scorer (:mod:`agentprm_core.search.scorers`) and with every weight τ of the samples'
-shares. ``placebo`` is a PRM that was trained alike on permuted labels (``python -m benchmarks.placebo_prm``). The table
+shares. ``placebo`` is a PRM that was trained alike on permuted labels (``python -m benchmarks.placebo_prm``). Several
+PRMs, ``--prm A,B,C``, are an ensemble: ``prm`` is the mean of their scores, ``worst_case`` the lowest. The table
 has success with its 95 % interval, and the difference to the PRM on the same games with McNemar's exact p, also
 corrected for the number of differences in the table (Holm). ``tokens`` are those that all models read and ``steps`` the
 actions done in any world, a game. With ``--json`` the last line is one JSON object with a row for each line of the
@@ -38,15 +39,22 @@ from agentprm_core.errors import EXPECTED, DataError
 from agentprm_core.evaluate import OUTCOMES, correct, outcomes_table, paired_test, pooled, pooled_wins, summary
 from agentprm_core.kept import kept
 from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where, playing_dtype
-from agentprm_core.search.decoding_config import PRM, SCORERS, decoding
+from agentprm_core.prm.ensemble import ensemble
+from agentprm_core.search.decoding_config import PRM, SCORERS, WITHOUT_PRM, decoding
 from agentprm_core.search.playing import PlaySettings, Search, play_games, search_digest
 from agentprm_core.types import GAMES, Game
 from agentprm_core.worlds import world_of, world_spec
 from agentprm_core.worlds.published import find_games, world_of_games
 
 PLACEBO = "placebo"
+WORST = "worst_case"
+"""Of several PRMs the lowest score."""
+AS_PRM = (PLACEBO, WORST)
+"""Played as the PRM is, with another checkpoint in its place."""
 CHEAP = tuple(name for name in SCORERS if name != "true_q")
 """What is played unless ``--scorers`` says otherwise: ``true_q`` costs a hundred times the others."""
+OF_SEVERAL = (PRM, WORST, *(name for name in CHEAP if name in WITHOUT_PRM))
+"""The same of several PRMs, which have no parts."""
 SEARCHES = ("best_of_16", "beam_1x16", "beam_4x4")
 GAMMA = 0.95
 """Of ``true_q``: of two actions that lead to a win it takes the shorter way."""
@@ -70,7 +78,7 @@ class Cell:
 
 
 def plan(searches: Sequence[str], scorers: Sequence[str], priors: Sequence[float], base: Search) -> list[Cell]:
-    """Every search with every prior under every scorer; the placebo is played as the PRM is.
+    """Every search with every prior under every scorer; those of :data:`AS_PRM` are played as the PRM is.
 
     Raises ValueError for a search or a scorer that there is not.
     """
@@ -78,7 +86,7 @@ def plan(searches: Sequence[str], scorers: Sequence[str], priors: Sequence[float
     for name in searches:
         for prior in priors:
             for scorer in scorers:
-                way = decoding(name).under(PRM if scorer == PLACEBO else scorer)
+                way = decoding(name).under(PRM if scorer in AS_PRM else scorer)
                 cells.append(Cell(replace(base, way=way, prior=prior), scorer))
     return cells
 
@@ -91,9 +99,9 @@ def measure(
     seed: int,
     keep: Path | None,
 ) -> Iterator[tuple[Cell, pa.Table]]:
-    """Each cell with its outcomes, as they are played. ``prms``: the PRM, and the placebo where there is one."""
+    """Each cell with its outcomes, as they are played. ``prms``: the PRM, and what is played in its place."""
     for number, cell in enumerate(cells, 1):
-        began, prm = time.perf_counter(), prms[PLACEBO if cell.scorer == PLACEBO else PRM]
+        began, prm = time.perf_counter(), prms[cell.scorer if cell.scorer in AS_PRM else PRM]
         tables = []
         for split, games in splits.items():
             play = partial(_played, cell, policy, prm, games, split, seed)
@@ -177,7 +185,8 @@ def run(args: argparse.Namespace) -> dict:
     world = args.world or world_of(named, trained)
     spec = world_spec(world)
     policy = load_checkpoint(args.policy, prompt=spec.prompt, **how)
-    prms = {PRM: load_checkpoint(args.prm, kind="prm", **how)}
+    found = [load_checkpoint(each, kind="prm", **how) for each in args.prm]
+    prms = {PRM: found[0]} if len(found) == 1 else {PRM: ensemble(found), WORST: ensemble(found, lowest=True)}
     if args.placebo:
         prms[PLACEBO] = load_checkpoint(args.placebo, kind="prm", **how)
     splits = {split: games_of(args.games, split, world, args.limit) for split in args.split}
@@ -202,9 +211,12 @@ def run(args: argparse.Namespace) -> dict:
 def main() -> None:
     parser = _parser()
     args = parser.parse_args()
-    args.scorers = args.scorers or (*CHEAP, *((PLACEBO,) if args.placebo else ()))
+    fitting = CHEAP if len(args.prm) == 1 else OF_SEVERAL
+    args.scorers = args.scorers or (*fitting, *((PLACEBO,) if args.placebo else ()))
     if PLACEBO in args.scorers and not args.placebo:
         parser.error("--scorers placebo needs --placebo, a PRM of permuted labels (python -m benchmarks.placebo_prm)")
+    if WORST in args.scorers and len(args.prm) == 1:
+        parser.error(f"--scorers {WORST} is of several PRMs, and --prm is one: --prm A,B,C")
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
     try:
@@ -220,14 +232,16 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.placebo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--policy", type=Path, required=True, help="checkpoint folder")
-    parser.add_argument("--prm", type=Path, required=True, help="checkpoint folder")
+    parser.add_argument("--prm", type=listed(), required=True, help="checkpoint folder; several, A,B,C: an ensemble")
     parser.add_argument("--placebo", type=Path, help="checkpoint folder of a PRM of permuted labels")
     parser.add_argument("--games", type=Path, required=True, help="a folder of games, or a Parquet table of them")
     parser.add_argument("--split", type=listed(), required=True, help="unseen, valid_seen …; several: seen,unseen")
     parser.add_argument("--limit", type=count, help="only so many games of each split, drawn so that kinds mix")
     parser.add_argument("--world", help="a name, or package.module:SPEC (default: the games', else the policy's)")
     parser.add_argument(
-        "--scorers", type=listed(_scorer), help=f"of {', '.join((*SCORERS, PLACEBO))} (default: all but true_q)"
+        "--scorers",
+        type=listed(_scorer),
+        help=f"of {', '.join((*SCORERS, *AS_PRM))} (default: all that fit, but for true_q)",
     )
     parser.add_argument("--searches", type=listed(_search), default=SEARCHES, help=f"(default {','.join(SEARCHES)})")
     parser.add_argument(
@@ -248,8 +262,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _scorer(name: str) -> str:
-    if name not in (*SCORERS, PLACEBO):
-        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join((*SCORERS, PLACEBO))}")
+    if name not in (*SCORERS, *AS_PRM):
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join((*SCORERS, *AS_PRM))}")
     return name
 
 

@@ -62,6 +62,10 @@ class Checkpoint:
     """The world that it was trained in, as ``env.world`` has it; empty where that is not recorded."""
     adapter: Path | None = None
     """The folder of its LoRA adapter, if it was loaded with one: servers of the base load it from there."""
+    members: tuple[Checkpoint, ...] = ()
+    """Of an ensemble of PRMs (:mod:`agentprm_core.prm.ensemble`); ``model`` is the first one's."""
+    lowest: bool = False
+    """Of an ensemble: its score is the lowest of the members', in place of their mean."""
 
 
 def new_model(

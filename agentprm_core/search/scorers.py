@@ -2,7 +2,7 @@
 
 | name | score of an action |
 |---|---|
-| ``prm`` | Q_φ = σ(w·h + κ log π_φ) |
+| ``prm`` | Q_φ = σ(w·h + κ log π_φ); of an ensemble the mean of its members', or the lowest |
 | ``head`` | σ(w·h): the value head alone |
 | ``trained_likelihood`` | σ(κ log π_φ): the PRM's trained trunk alone |
 | ``untrained_likelihood`` | σ(κ log π): the policy that plays; nothing was learnt |
@@ -24,7 +24,8 @@ from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Sampler
 from agentprm_core.prm.model import likelihood_weight, reads_likelihood
 from agentprm_core.rollout import Start
-from agentprm_core.search.controls import Constant, Implicit, Random
+from agentprm_core.search.beside import Ensemble, Implicit
+from agentprm_core.search.controls import Constant, Random
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM
 from agentprm_core.search.oracle import TrueQ
 from agentprm_core.search.scorer import PrmScorer, Scorer
@@ -40,6 +41,7 @@ class Materials:
     policy: Checkpoint
     """The policy that plays."""
     prm: Checkpoint | None
+    """It may be an ensemble, which has no parts: only ``prm`` can be asked of it."""
     seats: int
     context: int
     max_action_tokens: int
@@ -65,16 +67,19 @@ def scorer_of(name: str, of: Materials) -> Scorer:
     return MAKERS[name](of)
 
 
-def _prm(of: Materials) -> PrmScorer:
-    return _reading(_needed(of), of)
+def _prm(of: Materials) -> Scorer:
+    prm = _needed(of)
+    if not prm.members:
+        return _reading(prm, of)
+    return Ensemble([_reading(member, of) for member in prm.members], lowest=prm.lowest)
 
 
 def _head(of: Materials) -> PrmScorer:
-    return _reading(_needed(of), of, likelihood=0.0)
+    return _reading(_alone(of), of, likelihood=0.0)
 
 
 def _trained_likelihood(of: Materials) -> PrmScorer:
-    prm = _needed(of)
+    prm = _alone(of)
     if not reads_likelihood(prm.model):
         raise DataError(
             "the likelihood of a PRM's trunk needs a model whose embedding is also its output, and no adapter on the "
@@ -121,6 +126,15 @@ MAKERS: Mapping[str, Callable[[Materials], Scorer]] = {
 def _reading(model: Checkpoint, of: Materials, *, head: bool = True, likelihood: float | None = None) -> PrmScorer:
     room = {"slots": of.seats, "context": of.context, "max_action_tokens": of.max_action_tokens}
     return PrmScorer(model, **room, head=head, likelihood=likelihood)
+
+
+def _alone(of: Materials) -> Checkpoint:
+    prm = _needed(of)
+    if prm.members:
+        raise DataError(
+            "head, trained_likelihood and implicit are parts of one PRM, and this is an ensemble: leave them out"
+        )
+    return prm
 
 
 def _needed(of: Materials) -> Checkpoint:
