@@ -6,7 +6,8 @@
     python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/members/1,data/members/2 \
         --games data/games --split unseen
 
-Each member is trained as the campaign's PRM of iteration 1 is, from the policy that played the rollouts. ``OUT/1`` is
+Each member is trained as the campaign's PRM of iteration 1 is, from the policy that played the rollouts, and is not
+mixed with it (``critic.init_from.mixing``). ``OUT/1`` is
 the first one, ``OUT/average`` has the mean of all members' weights (:func:`agentprm_core.prm.ensemble.averaged`), and
 ``OUT/passes`` is one PRM with as many times the passes: the same training, spent on one. ``OUT/halfway`` is the first
 one half of the way back to where it started. For critics that learn from labels by cross-entropy (``monte_carlo``,
@@ -49,7 +50,7 @@ def train_members(root: Path, iteration: int, members: int, out: Path, scratch: 
     if out.exists() and not (out / "1" / MANIFEST).exists():
         raise DataError(f"--out: {out} is there, and has no members: name a folder that is not")
     params = params_of(root)
-    config, critic = critic_of(root, params), params["critic"]
+    config, critic = replace(critic_of(root, params), init_from="policy"), params["critic"]
     given = given_of(root, params, iteration, scratch)
     torch.set_num_threads(given.threads)
     train, held_out = labelled_sides(given, gamma=config.gamma, outcome=critic["outcome"])

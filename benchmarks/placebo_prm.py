@@ -22,7 +22,7 @@ import torch
 from agentprm_core.arguments import count
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
-from agentprm_core.methods.critic_base import CriticConfig, labelled_sides, train_on_labels
+from agentprm_core.methods.critic_base import CriticConfig, MixedInit, labelled_sides, train_on_labels
 from agentprm_core.policy.models import MANIFEST, save_checkpoint
 from agentprm_core.prm.placebo import permuted
 from agentprm_core.prm.ranking import ranked
@@ -42,7 +42,8 @@ def critic_of(root: Path, params: Mapping) -> CriticConfig:
             f"{root / 'params.yaml'}: critic.name: {critic['name']!r} does not learn from labels by cross-entropy: one "
             f"of {', '.join(CRITICS)}"
         )
-    return CriticConfig(**{name: critic[name] for name in SHARED}, init_from="policy")
+    mixing = critic["init_from"]["mixing"] if isinstance(critic["init_from"], dict) else 1.0
+    return CriticConfig(**{name: critic[name] for name in SHARED}, init_from=MixedInit("policy", mixing))
 
 
 def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: int | None = None) -> dict:

@@ -28,6 +28,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+Weights = Literal["prm", "policy", "sft", "scratch"]
+
+
+@dataclass(frozen=True)
+class MixedInit:
+    """A start that the trained weights are mixed with."""
+
+    weights: Weights
+    """Where the PRM starts, as without a section."""
+    mixing: Discount
+    """α of (1 − α) θ_start + α θ_trained, the PRM's weights. 1 is the trained ones, as without a section."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CriticConfig:
     """The parameters of every critic."""
@@ -36,8 +49,9 @@ class CriticConfig:
     """The critic."""
     gamma: Discount
     """Discount of a return, a turn."""
-    init_from: Literal["prm", "policy", "sft", "scratch"]
-    """Where the PRM starts: the PRM of the iteration before (in the first iteration π₀), π_{i−1}, π₀, or random."""
+    init_from: Weights | MixedInit
+    """Where the PRM starts: the PRM of the iteration before (in the first iteration π₀), π_{i−1}, π₀, or random. A
+    section: with trained weights that are mixed with those of the start."""
     learning_rate: LearningRate
     """At the start; it falls along a cosine."""
     epochs: Positive
@@ -52,6 +66,16 @@ class CriticConfig:
     """What a PRM must show to be followed: that it ranks, or wins more than the likelihood. Else the policy
     stays; with ``_or_error`` the campaign ends."""
 
+    @property
+    def start(self) -> Weights:
+        """Where the PRM starts."""
+        return self.init_from.weights if isinstance(self.init_from, MixedInit) else self.init_from
+
+    @property
+    def mixing(self) -> float:
+        """The share of the trained weights in the PRM's."""
+        return self.init_from.mixing if isinstance(self.init_from, MixedInit) else 1.0
+
 
 def starting_prm(config: CriticConfig, given: Given) -> PreTrainedModel:
     """The model to train.
@@ -59,7 +83,7 @@ def starting_prm(config: CriticConfig, given: Given) -> PreTrainedModel:
     Raises DataError where the PRM before was trained with another likelihood.
     """
     before = given.folders.prm_before
-    if config.init_from == "prm" and before is not None:
+    if config.start == "prm" and before is not None:
         prm = load_checkpoint(before, kind="prm", device=given.device).model
         if likelihood_weight(prm) != config.likelihood:
             raise DataError(
@@ -67,9 +91,9 @@ def starting_prm(config: CriticConfig, given: Given) -> PreTrainedModel:
                 f"{config.likelihood}: train it anew, or set critic.init_from: policy"
             )
         return prm
-    if config.init_from in ("prm", "policy"):
+    if config.start in ("prm", "policy"):
         return new_prm(given.trainee.model, config.likelihood)
-    if config.init_from == "sft":
+    if config.start == "sft":
         return new_prm(load_checkpoint(given.folders.first_policy, device=given.device).model, config.likelihood)
     if not given.sizes:
         raise DataError("critic.init_from: scratch is for policies trained from scratch (model.source: scratch)")
@@ -127,7 +151,7 @@ def train_on_labels(
     hardware = given.hardware.settings(
         learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed
     )
-    chosen = PrmSettings(**hardware, epochs=config.epochs, **settings)
+    chosen = PrmSettings(**hardware, epochs=config.epochs, mixing=config.mixing, **settings)
     start = starting_prm(config, given)
     model, figures = train_prm(train, given.trainee.renderer, start, chosen, given.scratch, held_out)
     return TrainedPrm(model, figures, held_out, "measured return")

@@ -82,7 +82,7 @@ def train(config: Config, given: Given) -> TrainedPrm:
     hardware = given.hardware.settings(
         learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed
     )
-    settings = InverseSettings(**hardware, epochs=config.epochs, gamma=config.gamma)
+    settings = InverseSettings(**hardware, epochs=config.epochs, mixing=config.mixing, gamma=config.gamma)
     renderer, start = given.trainee.renderer, starting_prm(config, given)
     model, figures = train_inverse(train_side, renderer, start, settings, given.scratch, held_out)
     games = {item.episode.game_id for item in held_out}

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -46,13 +46,27 @@ _EXPECTED = {error.__name__: error for error in (DataError, FloatingPointError, 
 
 def fit(trainer: EpisodeTrainer) -> dict:
     """:func:`agentprm_core.training.trainer.fit` on ``settings.processes`` processes; the model is trained in place.
+    In the end its weights are mixed with those that it started from (``settings.mixing``).
 
     Raises:
         MemoryError: one of them had not enough.
         RuntimeError: one of them ended; what it said is on standard error.
     """
-    if trainer.settings.processes == 1:
-        return training.fit(trainer)
+    mixing = trainer.settings.mixing
+    start = {name: p.detach().clone() for name, p in _trained(trainer.model)} if mixing < 1 else {}
+    metrics = training.fit(trainer) if trainer.settings.processes == 1 else _fit_on_several(trainer)
+    with torch.no_grad():
+        for name, weight in _trained(trainer.model):
+            if name in start:
+                weight.copy_(torch.lerp(start[name], weight, mixing))
+    return metrics
+
+
+def _trained(model: PreTrainedModel) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    return ((name, weight) for name, weight in model.named_parameters() if weight.requires_grad)
+
+
+def _fit_on_several(trainer: EpisodeTrainer) -> dict:
     folder = trainer.scratch / "processes"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -65,9 +79,8 @@ def fit(trainer: EpisodeTrainer) -> dict:
     _run(folder, trainer.settings.processes)
     trained = load_file(folder / _TRAINED)
     with torch.no_grad():
-        for name, weight in trainer.model.named_parameters():
-            if weight.requires_grad:
-                weight.copy_(trained[name])
+        for name, weight in _trained(trainer.model):
+            weight.copy_(trained[name])
     trainer.model.to(device)  # pyright: ignore[reportArgumentType]: transformers wraps it
     trainer.model.eval()
     metrics = json.loads((folder / _METRICS).read_text())
@@ -98,7 +111,7 @@ def _run(folder: Path, processes: int) -> None:
 def _write_job(trainer: EpisodeTrainer, folder: Path, device: torch.device) -> None:
     settings = trainer.settings
     accumulation = settings.accumulation // settings.processes
-    each = replace(settings, processes=1, sharding="none", accumulation=accumulation)
+    each = replace(settings, processes=1, sharding="none", accumulation=accumulation, mixing=1.0)
     model = trainer.model
     base = without_adapter(model)
     base.config.save_pretrained(folder)
@@ -192,11 +205,10 @@ def main(folder: Path) -> None:
             aside.write_text(json.dumps({"kind": kind, "said": str(error)}))
         sys.exit(1)
     trained = {}
-    for name, p in trainer.model.named_parameters():
-        if p.requires_grad:
-            weight = whole_tensor(p.detach())  # all processes take part
-            if trainer.processes.rank == 0:
-                trained[name] = weight.cpu()
+    for name, p in _trained(trainer.model):
+        weight = whole_tensor(p.detach())  # all processes take part
+        if trainer.processes.rank == 0:
+            trained[name] = weight.cpu()
     if trainer.processes.rank == 0:
         save_file(trained, folder / _TRAINED)
         (folder / _METRICS).write_text(json.dumps(metrics))

@@ -40,6 +40,9 @@ class TrainSettings:
     sharding: str = "none"
     """``fsdp2``: the processes share parameters, gradients and optimizer state, too. For a script that runs under a
     launcher itself: :func:`agentprm_core.training.sharding.shard` on the model it hands over."""
+    mixing: float = 1.0
+    """α of (1 − α) θ_start + α θ_trained, the weights that :func:`agentprm_core.training.launch.fit` leaves (WiSE-FT,
+    arXiv 2109.01903, eq. 1). Of an adapter its factors are mixed."""
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -50,6 +53,8 @@ class TrainSettings:
             raise ValueError(f"precision: {self.precision!r} is not one of {', '.join(PRECISIONS)}")
         if self.accumulation % self.processes:
             raise ValueError(f"accumulation: {self.accumulation} is not a multiple of processes, {self.processes}")
+        if not 0 < self.mixing <= 1:
+            raise ValueError(f"mixing: {self.mixing} is not in (0, 1]")
         if self.sharding not in SHARDINGS:
             raise ValueError(f"sharding: {self.sharding!r} is not one of {', '.join(SHARDINGS)}")
         if self.sharding != "none" and self.processes == 1:

@@ -86,7 +86,7 @@ def _exploring(params: Params) -> Iterator[Odd]:
 def _published_model(params: Params) -> Iterator[Odd]:
     if not isinstance(params.model, PublishedModel):
         return
-    if params.critic.init_from == "scratch":
+    if params.critic.start == "scratch":
         yield "critic.init_from", "scratch", "policy, prm or sft with a published model"
     for name in params.evaluate.decoding:
         if decoding(name).method == "lookahead":

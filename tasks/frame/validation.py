@@ -10,7 +10,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -80,6 +80,8 @@ def _member(union: Any, raw: object) -> Any:
     if not classes:
         return union
     for part in parts:
+        if get_origin(part) is Literal and isinstance(raw, str):
+            return part
         if type(raw) is (get_args(part)[0] if get_origin(part) is Annotated else part):
             return part
     keys = set(raw) if isinstance(raw, Mapping) else set()

@@ -22,7 +22,7 @@ from agentprm_core.prm.losses import prm_objective, relative
 from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
 from agentprm_core.prm.rows import Labelled, Tried, prm_row
-from agentprm_core.prm.train import PrmSettings, train_prm
+from agentprm_core.prm.train import PrmSettings, train_prm, validate_prm
 from agentprm_core.training import launch
 from agentprm_core.training.naming import described, restored
 from agentprm_core.training.trainer import EpisodeTrainer
@@ -145,6 +145,52 @@ def compared(one, two):
     assert [one[1][name] for name in ("steps", "rows", "tokens")] == [
         two[1][name] for name in ("steps", "rows", "tokens")
     ]
+
+
+def mixed_prms(renderer, scratch, adapter, mixing, **settings):
+    """(names and weights of the start, the PRM after training, its metrics)."""
+    policy = text_world.small_model(renderer)
+    if adapter:
+        policy = get_peft_model(policy, LoraConfig(r=2, target_modules=["q_proj"]))
+    prm = new_prm(policy)
+    start = {name: p.detach().clone() for name, p in prm.named_parameters()}
+    how = PrmSettings(5e-3, 1024, 0, steps=3, accumulation=2, mixing=mixing, **settings)
+    return start, *train_prm(labelled(), renderer, prm, how, scratch / str(mixing), held_out=others())
+
+
+def others():
+    """Labelled episodes of games that :func:`labelled` has none of."""
+    return [dataclasses.replace(item, episode=dataclasses.replace(item.episode, game_id=f"other {n}"))
+            for n, item in enumerate(labelled(8))]  # fmt: skip
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_trained_weights_are_mixed_with_those_of_the_start(renderer, tmp_path, adapter):
+    torch.manual_seed(0)
+    start, trained, by_trained = mixed_prms(renderer, tmp_path, adapter, 1.0)
+    torch.manual_seed(0)
+    again, mixed, by_mixed = mixed_prms(renderer, tmp_path, adapter, 0.25)
+    assert all(torch.equal(start[name], weight) for name, weight in again.items()), "they start from the same weights"
+    moved = 0
+    for (name, far), (_, weight) in zip(trained.named_parameters(), mixed.named_parameters(), strict=True):
+        torch.testing.assert_close(weight, 0.75 * start[name] + 0.25 * far, atol=1e-7, rtol=1e-6)
+        moved += not torch.equal(far, start[name])
+    assert moved > 1
+    assert by_mixed["curve"] == by_trained["curve"], "training itself is the same"
+    assert by_mixed["validation"] == validate_prm(mixed, renderer, others(), 1024) != by_trained["validation"]
+
+
+@pytest.mark.parametrize("mixing", [0.0, 1.1, -0.5])
+def test_a_share_that_is_none_is_refused(mixing):
+    with pytest.raises(ValueError, match=rf"mixing: {mixing} is not in \(0, 1\]"):
+        dataclasses.replace(SFT, mixing=mixing)
+
+
+@pytest.mark.slow
+def test_what_several_processes_trained_is_mixed_once(renderer, tmp_path):
+    one = mixed_prms(renderer, tmp_path / "one", False, 0.5)
+    two = mixed_prms(renderer, tmp_path / "two", False, 0.5, processes=2)
+    compared(one[1:], two[1:])
 
 
 @pytest.mark.slow
