@@ -38,7 +38,7 @@ class MixedInit:
     weights: Weights
     """Where the PRM starts, as without a section."""
     mixing: Discount
-    """α of (1 − α) θ_start + α θ_trained, the PRM's weights. 1 is the trained ones, as without a section."""
+    """α of (1 − α) θ_start + α θ_trained, which become the PRM's weights. 1: the trained ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ class CriticConfig:
     gamma: Discount
     """Discount of a return, a turn."""
     init_from: Weights | MixedInit
-    """Where the PRM starts: the PRM of the iteration before (in the first iteration π₀), π_{i−1}, π₀, or random. A
-    section: with trained weights that are mixed with those of the start."""
+    """Where the PRM starts: the PRM of the iteration before (in the first iteration π₀), π_{i−1}, π₀, or random. Or a
+    section, which mixes the two."""
     learning_rate: LearningRate
     """At the start; it falls along a cosine."""
     epochs: Positive
