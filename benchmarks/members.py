@@ -7,11 +7,11 @@
         --games data/games --split unseen
 
 Each member is trained as the campaign's PRM of iteration 1 is, from the policy that played the rollouts, and is not
-mixed with it (``critic.init_from.mixing``). ``OUT/1`` is
-the first one, ``OUT/average`` has the mean of all members' weights (:func:`agentprm_core.prm.ensemble.averaged`), and
-``OUT/passes`` is one PRM with as many times the passes: the same training, spent on one. ``OUT/halfway`` is the first
-one half of the way back to where it started. For critics that learn from labels by cross-entropy (``monte_carlo``,
-``playing_on``). The last line is one JSON object: how each foretells the labels of held-out games and ranks actions.
+mixed with it (``critic.init_from.mixing``). ``OUT/1`` is the first one, ``OUT/average`` has the mean of all members'
+weights (:func:`agentprm_core.prm.ensemble.averaged`), and ``OUT/passes`` is one PRM with as many times the passes: the
+same training, spent on one. Each has a second folder beside it, ``OUT/1-halfway``: the mean of its weights and those
+that it started from. For critics that learn from labels by cross-entropy (``monte_carlo``, ``playing_on``). The last
+line is one JSON object: how each ranks actions of held-out games.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ def train_members(root: Path, iteration: int, members: int, out: Path, scratch: 
     train, made = train[:limit], {}
 
     def keep(name: str, model: PreTrainedModel) -> None:
+        write(name, model)
+        write(f"{name}-halfway", averaged([model, start]))
+
+    def write(name: str, model: PreTrainedModel) -> None:
         with atomic_write(out / name) as folder:
             told = {"prompt": given.trainee.renderer.prompt, "world": given.play.world}
             save_checkpoint(model, given.trainee.tokenizer, folder, kind="prm", **told)
@@ -65,12 +69,11 @@ def train_members(root: Path, iteration: int, members: int, out: Path, scratch: 
         made[name] = found["ranking"]["accuracy"]
         print(f"{name}: orders {made[name]} of the pairs", file=sys.stderr, flush=True)
 
-    models = []
+    models, start = [], starting_prm(config, given)
     for number in range(1, members + 1):
         models.append(train_on_labels(config, _drawn(given, number), train, held_out, loss="bce").model)
         keep(str(number), models[-1])
     keep("average", averaged(models))
-    keep("halfway", averaged([models[0], starting_prm(config, given)]))
     longer = replace(config, epochs=members * config.epochs)
     keep("passes", train_on_labels(longer, given, train, held_out, loss="bce").model)
     return {"orders": made}

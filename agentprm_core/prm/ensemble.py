@@ -38,15 +38,11 @@ def ensemble(prms: Sequence[Checkpoint], *, lowest: bool = False) -> Checkpoint:
 @torch.no_grad()
 def averaged(prms: Sequence[PreTrainedModel]) -> PreTrainedModel:
     """A PRM with the mean of their weights, each counted once: a weight-averaged reward model (WARM, arXiv 2401.12187,
-    eq. 1). It costs what one PRM costs to ask. The given ones are left as they are.
-
-    Raises DataError where they differ in shape or in κ, or have adapters: a mean of two adapters' factors is not the
-    mean of what they add.
+    eq. 1). Of adapters it has the mean of their factors. It costs what one PRM costs to ask. The given ones are left as
+    they are. Raises DataError where they differ in shape or in κ.
     """
     states = [prm.state_dict() for prm in prms]
     shapes = [{name: weight.shape for name, weight in state.items()} for state in states]
-    if any(hasattr(prm, "peft_config") for prm in prms):
-        raise DataError("only whole models are averaged, and these have adapters")
     if any(other != shapes[0] for other in shapes) or len({likelihood_weight(prm) for prm in prms}) > 1:
         raise DataError("only models of one shape and one likelihood are averaged, and these differ")
     mean = copy.deepcopy(prms[0])

@@ -118,8 +118,8 @@ def benchmarks_read_a_finished_campaign(folder: Path, aside: Path) -> None:
     assert (aside / "model.safetensors").exists()
     kept = aside.with_name("members")
     orders = benchmark("members", "--campaign", str(folder), "--out", str(kept), "--members", "2", "--limit", "8")
-    assert list(orders["orders"]) == ["1", "2", "average", "halfway", "passes"]
-    assert len({(kept / name / "model.safetensors").read_bytes() for name in orders["orders"]}) == 5
+    assert list(orders["orders"]) == [n + way for n in ("1", "2", "average", "passes") for way in ("", "-halfway")]
+    assert len({(kept / name / "model.safetensors").read_bytes() for name in orders["orders"]}) == 8
     few = ("--arms", "prm,placebo,rft,takeover", "--steps", "2", "--games", "16", "--placebo", str(aside))
     rows = benchmark("updates", "--campaign", str(folder), "--keep", str(aside.with_name("updates")), *few)["rows"]
     assert [row["arm"] for row in rows] == ["π₀", "prm", "placebo", "rft", "takeover"]

@@ -90,14 +90,18 @@ def test_an_ensemble_has_no_parts(part, toy_engine):
         play_games(POLICY, ensemble([prm(1), prm(2)]), GAMES, search, 4)
 
 
-def test_an_average_has_the_mean_of_the_weights_and_leaves_the_others_alone():
+@pytest.mark.parametrize("adapters", [False, True])
+def test_an_average_has_the_mean_of_the_weights_and_leaves_the_others_alone(adapters):
     several = [prm(seed).model for seed in (1, 2, 3)]
+    if adapters:
+        several = [get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"])) for model in several]
     before = [copy.deepcopy(model.state_dict()) for model in several]
     mean = averaged(several)
     assert mean.config.likelihood == 0.7
     for name, weight in mean.state_dict().items():
         by_hand = (before[0][name] + before[1][name] + before[2][name]) / 3
         torch.testing.assert_close(weight, by_hand, atol=1e-6, rtol=1e-5)
+    assert [name for name in before[0] if ".lora_" in name] == [name for name in mean.state_dict() if ".lora_" in name]
     for model, weights in zip(several, before, strict=True):
         assert all((model.state_dict()[name] == weight).all() for name, weight in weights.items())
 
@@ -111,9 +115,6 @@ def test_the_average_of_one_model_with_itself_is_that_model():
 def test_what_cannot_be_averaged_is_refused():
     with pytest.raises(DataError, match="one shape and one likelihood"):
         averaged([prm(1).model, prm(2, likelihood=0.3).model])
-    tuned = get_peft_model(prm(1).model, LoraConfig(r=2, target_modules=["q_proj"]))
-    with pytest.raises(DataError, match="only whole models are averaged, and these have adapters"):
-        averaged([tuned, tuned])
 
 
 @pytest.fixture
