@@ -37,9 +37,9 @@ def ensemble(prms: Sequence[Checkpoint], *, lowest: bool = False) -> Checkpoint:
 
 @torch.no_grad()
 def averaged(prms: Sequence[PreTrainedModel]) -> PreTrainedModel:
-    """A PRM with the mean of their weights, each counted once: a weight-averaged reward model (WARM, arXiv 2401.12187,
-    eq. 1). Of adapters it has the mean of their factors. It costs what one PRM costs to ask. The given ones are left as
-    they are. Raises DataError where they differ in shape or in κ.
+    """A PRM with the mean of their weights, each counted once: a weight-averaged reward model (WARM, arXiv
+    2401.12187). Of adapters it has the mean of their factors. It costs what one PRM costs to ask. The given ones are
+    left as they are. Raises DataError where they differ in shape or in κ.
     """
     states = [prm.state_dict() for prm in prms]
     shapes = [{name: weight.shape for name, weight in state.items()} for state in states]

@@ -62,7 +62,7 @@ class Beside(Generic[S]):
 class Ensemble(Beside[Scorer]):
     """Several PRMs: the mean of their scores, or the lowest of them.
 
-    The mean is an ensemble's prediction. The lowest is the "worst case" of Coste et al. (arXiv 2310.02743, eq. 3): an
+    The mean is an ensemble's prediction. The lowest is the "worst case" of Coste et al. (arXiv 2310.02743): an
     action is good only where every member says so.
     """
 
