@@ -25,7 +25,8 @@ NAMES = sorted(path.stem for path in (ROOT / PROFILES).glob("*.yaml"))
 WORLDS = ["all_worlds", "arithmetic", "babyai", "textcraft", "webshop"]
 TOGETHER = [
     *([name] for name in NAMES),
-    *([world, "smoke"] for world in ("babyai", "textcraft", "webshop")),
+    ["textcraft", "smoke"],
+    *([world, "smoke", "demos.games=500"] for world in ("babyai", "webshop")),
     ["arithmetic", "smoke", "demos.games=2500", "games.train=2700"],
     ["all_worlds", "smoke", "demos.games=3000", "games.train=4000", "sft.observation_weight=0"],
     ["smoke", "inverse"],
