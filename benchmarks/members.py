@@ -47,7 +47,7 @@ def train_members(root: Path, iteration: int, members: int, out: Path, scratch: 
     Raises:
         DataError: no campaign there, or one whose critic learns otherwise; ``out`` has something else.
     """
-    if out.exists() and not (out / "1" / MANIFEST).exists():
+    if out.exists() and any(out.iterdir()) and not (out / "1" / MANIFEST).exists():
         raise DataError(f"--out: {out} is there, and has no members: name a folder that is not")
     params = params_of(root)
     config, critic = replace(critic_of(root, params), init_from="policy"), params["critic"]

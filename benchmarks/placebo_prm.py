@@ -5,7 +5,8 @@
         --placebo data/placebo/1 --games data/games --split unseen
 
 The campaign's folder has ``params.yaml`` and the ``data`` that its stages wrote: rollouts, labels, branches, policies.
-The placebo starts from the policy that played the rollouts, as the PRM of iteration 1 does. A later PRM goes on from
+The placebo starts from the policy that played the rollouts, as the PRM of iteration 1 does, and is mixed with it as
+that is (``critic.init_from.mixing``). A later PRM goes on from
 the one before, and its placebo does not: that one has learnt something. For critics that learn from labels by
 cross-entropy (``monte_carlo``, ``playing_on``). The last line is one JSON object: how well the placebo foretells the
 labels of the held-out games (``auc`` of ½ is nothing), and how it ranks actions there.

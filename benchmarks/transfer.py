@@ -3,11 +3,12 @@
     python -m benchmarks.transfer --campaign . --limit 100 --json
 
 The campaign is one of several worlds (``PROFILE=all_worlds``), so all PRMs share a tokenizer and start from one policy,
-π₀. ``PRM of X`` is trained on the labels of X's rollouts in iteration 1 and on no other. ``PRM of all`` has the labels
-of all worlds, ``PRM of a share of all`` as many episodes of all worlds together as one world has. The placebo has the
-labels of all, permuted. Each is measured on every world: how it orders the actions tried at held-out states there, and
-Best-of-N of π₀ on held-out games under it, without a prior. ``untrained likelihood`` and ``constant`` are the controls
-that learnt nothing. For critics that learn from labels by cross-entropy (``monte_carlo``, ``playing_on``).
+π₀. They are mixed with it as the campaign's are (``critic.init_from.mixing``). ``PRM of X`` is trained on the labels of
+X's rollouts in iteration 1 and on no other. ``PRM of all`` has the labels of all worlds, ``PRM of a share of all`` as
+many episodes of all worlds together as one world has. The placebo has the labels of all, permuted. Each is measured on
+every world: how it orders the actions tried at held-out states there, and Best-of-N of π₀ on held-out games under it,
+without a prior. ``untrained likelihood`` and ``constant`` are the controls that learnt nothing. For critics that learn
+from labels by cross-entropy (``monte_carlo``, ``playing_on``).
 
 The last line is one JSON object: ``ranking`` and ``success``, a row for each scorer and world, and ``agreement``,
 whether the first tells the second (:func:`agreement`).

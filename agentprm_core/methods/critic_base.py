@@ -36,7 +36,7 @@ class MixedInit:
     """A start that the trained weights are mixed with."""
 
     weights: Weights
-    """Where the PRM starts, as without a section."""
+    """Where the PRM starts, as above."""
     mixing: Discount
     """α of (1 − α) θ_start + α θ_trained, which become the PRM's weights. 1: the trained ones."""
 
@@ -51,7 +51,7 @@ class CriticConfig:
     """Discount of a return, a turn."""
     init_from: Weights | MixedInit
     """Where the PRM starts: the PRM of the iteration before (in the first iteration π₀), π_{i−1}, π₀, or random. Or a
-    section, which mixes the two."""
+    section: the PRM is then between its start and its trained weights."""
     learning_rate: LearningRate
     """At the start; it falls along a cosine."""
     epochs: Positive

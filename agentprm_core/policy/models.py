@@ -63,7 +63,8 @@ class Checkpoint:
     adapter: Path | None = None
     """The folder of its LoRA adapter, if it was loaded with one: servers of the base load it from there."""
     members: tuple[Checkpoint, ...] = ()
-    """Of an ensemble of PRMs (:mod:`agentprm_core.prm.ensemble`); ``model`` is the first one's."""
+    """Of an ensemble of PRMs (:mod:`agentprm_core.prm.ensemble`), which benchmarks make; ``model`` is the first one's.
+    Their key-value caches are not counted in ``compute.cache_mb``."""
     lowest: bool = False
     """Of an ensemble: its score is the lowest of the members', in place of their mean."""
 

@@ -24,15 +24,29 @@ if TYPE_CHECKING:
 def ensemble(prms: Sequence[Checkpoint], *, lowest: bool = False) -> Checkpoint:
     """PRMs that score beside each other in a search by turn (:class:`agentprm_core.search.beside.Ensemble`): the mean
     of their scores, or with ``lowest`` the lowest of them. Raises DataError for fewer than two, and where their
-    vocabularies differ."""
+    vocabularies or their κ differ."""
     first = prms[0]
     if len(prms) < 2:
         raise DataError("an ensemble needs two PRMs or more")
     words = first.tokenizer.get_vocab()
     if any(prm.tokenizer.get_vocab() != words for prm in prms):
         raise DataError("an ensemble's PRMs need the same vocabulary, and these have different ones")
+    if len({likelihood_weight(prm.model) for prm in prms}) > 1:
+        raise DataError(
+            "an ensemble's PRMs need the same likelihood (critic.likelihood), and these have different ones"
+        )
     own = digest(lowest, *(prm.digest for prm in prms))
     return replace(first, digest=own, members=tuple(prms), lowest=lowest)
+
+
+def alone(prm: Checkpoint) -> Checkpoint:
+    """The PRM, where one is needed. Raises DataError for an ensemble."""
+    if prm.members:
+        raise DataError(
+            "several PRMs choose together in best_of_N and beam_NxM, and only as a whole (prm, worst_case): "
+            "name one PRM for anything else"
+        )
+    return prm
 
 
 @torch.no_grad()

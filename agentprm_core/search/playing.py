@@ -17,6 +17,7 @@ from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.runner import slots_within
 from agentprm_core.policy.sampler import Cost, Sampler
 from agentprm_core.policy.server import Endpoint, ServerPlayer, Servers
+from agentprm_core.prm.ensemble import alone
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.rollout import Player, Start, play, starts
 from agentprm_core.search.beam import BeamSearch
@@ -202,7 +203,7 @@ def judge(played: Sequence[Episode], prm: Checkpoint) -> dict[tuple[str, int], J
     """{(game, index): what the PRM says}. Episodes of the same text are scored once."""
     tokens = [tuple(prm.renderer.episode(episode.turns).input_ids) for episode in played]
     different = dict(zip(tokens, played))
-    scored = score_episodes(prm.model, prm.renderer, list(different.values()), _SCORING_TOKENS)
+    scored = score_episodes(alone(prm).model, prm.renderer, list(different.values()), _SCORING_TOKENS)
     said = {
         text: Judged(*((float(q_T[-1]), float(q_T.mean())) if len(q_T) else (-math.inf, -math.inf)), len(text))
         for text, q_T in zip(different, scored)
@@ -275,7 +276,7 @@ def play_served(endpoint: Endpoint, games: Sequence[Game], search: Search, seed:
 
 def mean_scores(prm: Checkpoint, episodes: Sequence[Episode]) -> dict[str, float]:
     """{game: mean Q_φ of the episode's actions}, without the episodes that have none."""
-    scored = score_episodes(prm.model, prm.renderer, episodes, _SCORING_TOKENS)
+    scored = score_episodes(alone(prm).model, prm.renderer, episodes, _SCORING_TOKENS)
     return {episode.game_id: float(np.mean(q_T)) for episode, q_T in zip(episodes, scored) if len(q_T)}
 
 
@@ -343,7 +344,7 @@ def _ahead(
     player = Lookahead(
         Sampler(policy, slots=seats, constrained=settings.constrained, **how),
         Sampler(policy, slots=futures, constrained=False, **how),
-        PrmScorer(prm, slots=futures, context=context, max_action_tokens=most),
+        PrmScorer(alone(prm), slots=futures, context=context, max_action_tokens=most),
         LearntModel(world_model, slots=futures, context=context, max_observation_tokens=MAX_OBSERVATION_TOKENS),
         samples=way.n,
         depth=way.depth,

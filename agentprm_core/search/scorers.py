@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Checkpoint
 from agentprm_core.policy.sampler import Sampler
+from agentprm_core.prm.ensemble import alone
 from agentprm_core.prm.model import likelihood_weight, reads_likelihood
 from agentprm_core.rollout import Start
 from agentprm_core.search.beside import Ensemble, Implicit
@@ -75,11 +76,11 @@ def _prm(of: Materials) -> Scorer:
 
 
 def _head(of: Materials) -> PrmScorer:
-    return _reading(_alone(of), of, likelihood=0.0)
+    return _reading(alone(_needed(of)), of, likelihood=0.0)
 
 
 def _trained_likelihood(of: Materials) -> PrmScorer:
-    prm = _alone(of)
+    prm = alone(_needed(of))
     if not reads_likelihood(prm.model):
         raise DataError(
             "the likelihood of a PRM's trunk needs a model whose embedding is also its output, and no adapter on the "
@@ -126,15 +127,6 @@ MAKERS: Mapping[str, Callable[[Materials], Scorer]] = {
 def _reading(model: Checkpoint, of: Materials, *, head: bool = True, likelihood: float | None = None) -> PrmScorer:
     room = {"slots": of.seats, "context": of.context, "max_action_tokens": of.max_action_tokens}
     return PrmScorer(model, **room, head=head, likelihood=likelihood)
-
-
-def _alone(of: Materials) -> Checkpoint:
-    prm = _needed(of)
-    if prm.members:
-        raise DataError(
-            "head, trained_likelihood and implicit are parts of one PRM, and this is an ensemble: leave them out"
-        )
-    return prm
 
 
 def _needed(of: Materials) -> Checkpoint:

@@ -53,12 +53,13 @@ def fit(trainer: EpisodeTrainer) -> dict:
         RuntimeError: one of them ended; what it said is on standard error.
     """
     mixing = trainer.settings.mixing
-    start = {name: p.detach().clone() for name, p in _trained(trainer.model)} if mixing < 1 else {}
+    # kept off the device, where it has no place beside the optimizer
+    start = {name: p.detach().to("cpu", copy=True) for name, p in _trained(trainer.model)} if mixing < 1 else {}
     metrics = training.fit(trainer) if trainer.settings.processes == 1 else _fit_on_several(trainer)
     with torch.no_grad():
         for name, weight in _trained(trainer.model):
             if name in start:
-                weight.copy_(torch.lerp(start[name], weight, mixing))
+                weight.copy_(torch.lerp(start[name].to(weight.device), weight, mixing))
     return metrics
 
 

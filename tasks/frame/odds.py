@@ -20,6 +20,7 @@ def at_odds(params: Params) -> Iterator[Odd]:
     for check in (
         _games,
         _demonstrations,
+        _mixed,
         _exploring,
         _published_model,
         _groups,
@@ -64,6 +65,11 @@ def _demonstrations(params: Params) -> Iterator[Odd]:
         yield "critic.name", "inverse", "another critic with demos.games 0: it learns from demonstrations"
     if replay := getattr(params.method, "replay", 0):
         yield "method.replay", replay, "0 with demos.games 0: there are no demonstrations"
+
+
+def _mixed(params: Params) -> Iterator[Odd]:
+    if params.critic.start == "scratch" and params.critic.mixing < 1:
+        yield "critic.init_from.mixing", params.critic.mixing, "1 with weights scratch: its start is random"
 
 
 def _exploring(params: Params) -> Iterator[Odd]:

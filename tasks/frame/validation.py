@@ -110,7 +110,18 @@ def _line(error: ValidationError, cls: type, raw: object) -> str:
     allowed = first["msg"].removeprefix("Input ")
     if first["type"] in ("model_type", "dict_type", "model_attributes_type"):
         allowed = f"a section with the keys {', '.join(keys_of(cls, raw, first['loc'])) or '1, 2 …'}"
+        if words := _words(cls, first["loc"]):
+            allowed = f"{', '.join(words)}, or {allowed}"
     return f"{key}: {first['input']!r} is not allowed: {allowed}{more}"
+
+
+def _words(cls: type, location: tuple) -> tuple[str, ...]:
+    """What may stand in place of the section at ``location``."""
+    found: Any = cls
+    for part in location:
+        found = get_type_hints(found).get(part) if is_dataclass(found) else None
+    literals = [one for one in get_args(found) if get_origin(one) is Literal]
+    return tuple(word for one in literals for word in get_args(one))
 
 
 def keys_of(cls: type, raw: object, location: tuple) -> list[str]:

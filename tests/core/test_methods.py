@@ -13,6 +13,7 @@ from agentprm_core.branches import BRANCHES
 from agentprm_core.datasets import write_table
 from agentprm_core.errors import DataError
 from agentprm_core.methods import critic_base, gradient, grpo, inverse, monte_carlo, online_dpo, rft, update_base
+from agentprm_core.methods.critic_base import MixedInit
 from agentprm_core.methods.critics import CRITICS, critic_module
 from agentprm_core.methods.methods import METHODS, method_module
 from agentprm_core.methods.update_base import replayed
@@ -200,6 +201,26 @@ def test_training_is_shared_by_the_processes_asked_for(train, trainer, alone, tm
     expected = (1, 4, "none") if alone else (2, 4, "fsdp2")
     assert (settings.processes, settings.accumulation, settings.sharding) == expected
     assert settings.batch_tokens == 16
+
+
+@pytest.mark.parametrize("start", ["policy", MixedInit("policy", 0.25)])
+@pytest.mark.parametrize("name", ["monte_carlo", "inverse"])
+def test_a_critic_is_mixed_as_its_section_says(name, start, tmp_path, monkeypatch):
+    critic = CRITIC | {"init_from": start, "name": name}
+    if name == "inverse":
+        module, config = inverse, inverse.Config(negatives="all", ends="told", **critic)
+        monkeypatch.setattr(inverse, "inverse_episodes", lambda *_: ([], []))
+    else:
+        module, config = critic_base, monte_carlo.Config(visit_key="state", outcome="binary", shaping=None, **critic)
+        monkeypatch.setattr(monte_carlo, "labelled_sides", lambda *_, **__: ([], []))
+
+    def asked(*arguments):
+        raise Asked(next(a for a in arguments if hasattr(a, "mixing")))
+
+    monkeypatch.setattr(module, "train_inverse" if name == "inverse" else "train_prm", asked)
+    with pytest.raises(Asked) as settings:
+        critic_module(name).train(config, know(given(tmp_path), trainee=toy.policy(), prm=None))
+    assert settings.value.args[0].mixing == (1.0 if start == "policy" else 0.25)
 
 
 TOY_METHOD = '''"""Toy method: imitation of the shortest won episode of each game.

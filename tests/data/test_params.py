@@ -91,6 +91,16 @@ def test_there_are_few_keys():
         ("critic.name", "montecarlo", "critic.name: 'montecarlo' is not allowed: one of monte_carlo, relative"),
         ("method.name", "reinforce", "method.name: 'reinforce' is not allowed: one of expert_iteration, online_dpo"),
         ("critic.init_from", "first", "critic.init_from: 'first' is not allowed: should be 'prm', 'policy', 'sft' or"),
+        (
+            "critic.init_from",
+            3,
+            "critic.init_from: 3 is not allowed: prm, policy, sft, scratch, or a section with the keys weights, mixing",
+        ),
+        (
+            "critic.init_from",
+            {"weights": "scratch", "mixing": 0.5},
+            "critic.init_from.mixing: 0.5 is not allowed: 1 with weights scratch: its start is random",
+        ),
         ("critic.init_from", {"weights": "prm"}, "critic.init_from.mixing: missing; every key is needed"),
         (
             "critic.init_from",
@@ -186,7 +196,7 @@ def overridden_plainly(raw: dict, changes: dict) -> None:
         (["llama3b"], {"critic": {"init_from": "scratch"}}, "critic.init_from: 'scratch' is not allowed: policy, prm"),
         (
             ["llama3b"],
-            {"critic": {"init_from": {"weights": "scratch", "mixing": 0.5}}},
+            {"critic": {"init_from": {"weights": "scratch", "mixing": 1.0}}},
             "critic.init_from: 'scratch' is not allowed: policy, prm",
         ),
         (["llama3b"], {"model": {"optimizer": "muon"}}, "model.optimizer: 'muon' is not allowed: unknown key"),

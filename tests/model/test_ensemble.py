@@ -76,6 +76,8 @@ def test_the_digest_of_an_ensemble_says_what_it_is_of():
 def test_what_is_no_ensemble_is_refused():
     with pytest.raises(DataError, match="an ensemble needs two PRMs or more"):
         ensemble([prm(1)])
+    with pytest.raises(DataError, match="need the same likelihood"):
+        ensemble([prm(1), prm(2, likelihood=0.3)])
     words = copy.deepcopy(POLICY.tokenizer)
     words.add_tokens(["a word of its own"])
     with pytest.raises(DataError, match="need the same vocabulary"):
@@ -86,7 +88,14 @@ def test_what_is_no_ensemble_is_refused():
 def test_an_ensemble_has_no_parts(part, toy_engine):
     settings = PlaySettings("toy", 6, 512, 8, constrained=True, slots=6, cache_mb=512)
     search = Search(decoding(f"best_of_3_by_{part}"), settings, 2.0)
-    with pytest.raises(DataError, match="are parts of one PRM, and this is an ensemble: leave them out"):
+    with pytest.raises(DataError, match="name one PRM for anything else"):
+        play_games(POLICY, ensemble([prm(1), prm(2)]), GAMES, search, 4)
+
+
+def test_an_ensemble_judges_no_whole_episodes(toy_engine):
+    settings = PlaySettings("toy", 6, 512, 8, constrained=True, slots=6, cache_mb=512)
+    search = Search(decoding("best_trajectory_of_2"), settings, 2.0)
+    with pytest.raises(DataError, match="several PRMs choose together in best_of_N and beam_NxM"):
         play_games(POLICY, ensemble([prm(1), prm(2)]), GAMES, search, 4)
 
 
