@@ -50,8 +50,8 @@ class CriticConfig:
     gamma: Discount
     """Discount of a return, a turn."""
     init_from: Weights | MixedInit
-    """Where the PRM starts: the PRM of the iteration before (in the first iteration π₀), π_{i−1}, π₀, or random. Or a
-    section: the PRM is then between its start and its trained weights."""
+    """Where the PRM starts: the PRM before (in iteration 1 π₀), π_{i−1}, π₀, or random. Or a section: the PRM is then
+    between its start and its trained weights."""
     learning_rate: LearningRate
     """At the start; it falls along a cosine."""
     epochs: Positive
