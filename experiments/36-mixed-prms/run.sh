@@ -3,8 +3,7 @@
 #     sh experiments/36-mixed-prms/run.sh             # all seeds
 #     SEEDS="2" sh experiments/36-mixed-prms/run.sh   # one of them
 #
-# Read: the table of several seeds that is printed, and the tables in .scratch/experiments/mixed. In these a placebo is what the
-# page compares with: a PRM of permuted labels (few-placebo), or the PRM that is not mixed (all-0.5).
+# Read: the two tables of several seeds that are printed, and the tables in .scratch/experiments/mixed.
 kept=.scratch/experiments/mixed
 mkdir -p $kept
 equal="no_memory compute.threads=1 critic.require=nothing"
@@ -52,10 +51,12 @@ update() { # MIXING
   folder=$kept/update-$1-$seed
   echo "rm -rf $folder && python -m benchmarks.updates --campaign . --arms prm --all --keep $folder --json >$folder.json"
 }
-for seed in ${SEEDS:-2 3}; do
-  whole=$kept/prm-$seed
-  THEN="rm -rf $whole && cp -rL data/checkpoints/prm/1 $whole && $(update 1.0)" \
-    sh experiments/run "mixed-all-$seed-1.0" $equal seed=$seed "$(mixed 1.0)" -- prm@1
-  THEN="$(play 0.5 data/checkpoints/prm/1 prm,placebo,untrained_likelihood --placebo $whole) && $(update 0.5)" \
-    sh experiments/run "mixed-all-$seed-0.5" $equal seed=$seed "$(mixed 0.5)" critic.prior=0.0 -- prm@1
+for seed in ${SEEDS:-1 2 3 4}; do
+  for mixing in 1.0 0.5; do
+    prior=0.0
+    [ $mixing = 0.5 ] || prior=0.1
+    THEN="$(play $mixing data/checkpoints/prm/1 prm,untrained_likelihood) && $(update $mixing)" \
+      sh experiments/run "mixed-all-$seed-$mixing" $equal seed=$seed "$(mixed $mixing)" critic.prior=$prior -- prm@1
+  done
 done
+python -m benchmarks.over_seeds $kept/all-0.5-*.json --against $kept/all-1.0-*.json
