@@ -60,3 +60,11 @@ for seed in ${SEEDS:-1 2 3 4}; do
   done
 done
 python -m benchmarks.over_seeds $kept/all-0.5-*.json --against $kept/all-1.0-*.json
+# WebShop: the placebo of this table is the PRM that is not mixed
+seed=1 size=webshop searches=best_of_16,best_of_64,beam_4x4
+shop="no_memory seed=1 webshop compute.threads=1 critic.require=nothing demos.games=1000 sft.epochs=4.6 games.train=12800"
+shop="$shop rollout.branch.train_states=0 rollout.branch.random_states=0"
+whole=$kept/prm-webshop
+THEN="rm -rf $whole && cp -rL data/checkpoints/prm/1 $whole" sh experiments/run mixed-webshop-1.0 $shop -- prm@1
+THEN=$(play 0.5 data/checkpoints/prm/1 prm,placebo,untrained_likelihood --placebo $whole --max-action-tokens 32) \
+  sh experiments/run mixed-webshop-0.5 $shop "$(mixed 0.5)" -- prm@1
