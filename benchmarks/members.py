@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from agentprm_core.arguments import at_least, count
-from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
 from agentprm_core.methods.base import Given
-from agentprm_core.methods.critic_base import labelled_sides, starting_prm, train_on_labels
-from agentprm_core.policy.models import MANIFEST, save_checkpoint
+from agentprm_core.methods.critic_base import labelled_sides, save_prm, starting_prm, train_on_labels
+from agentprm_core.policy.models import MANIFEST
 from agentprm_core.prm.ensemble import averaged
-from agentprm_core.prm.ranking import ranked
+from agentprm_core.prm.ranking import in_short, ranked
 from agentprm_core.seeding import episode_seed
 from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
@@ -61,13 +60,11 @@ def train_members(root: Path, iteration: int, members: int, out: Path, scratch: 
         write(f"{name}-halfway", averaged([model, start]))
 
     def write(name: str, model: PreTrainedModel) -> None:
-        with atomic_write(out / name) as folder:
-            told = {"prompt": given.trainee.renderer.prompt, "world": given.play.world}
-            save_checkpoint(model, given.trainee.tokenizer, folder, kind="prm", **told)
+        save_prm(model, given, out / name)
         tokens = given.hardware.pass_tokens
         found = ranked(model, given.trainee.renderer, held_out, batch_tokens=tokens, seed=given.seed)
         made[name] = found["ranking"]["accuracy"]
-        print(f"{name}: orders {made[name]} of the pairs", file=sys.stderr, flush=True)
+        print(f"{name}: orders {in_short(found['ranking'])}", file=sys.stderr, flush=True)
 
     models, start = [], starting_prm(config, given)
     for number in range(1, members + 1):
@@ -93,7 +90,12 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         where = (args.campaign, args.iteration, args.members, args.out, Path(scratch))
-        answer("members", lambda: train_members(*where, args.limit), lambda found: "", only_json=args.json)
+        answer(
+            "members",
+            lambda: train_members(*where, args.limit),
+            lambda found: f"{len(found['orders'])} PRMs in {args.out}",
+            only_json=args.json,
+        )
 
 
 if __name__ == "__main__":

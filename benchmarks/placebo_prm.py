@@ -6,10 +6,10 @@
 
 The campaign's folder has ``params.yaml`` and the ``data`` that its stages wrote: rollouts, labels, branches, policies.
 The placebo starts from the policy that played the rollouts, as the PRM of iteration 1 does, and is mixed with it as
-that is (``critic.init_from.mixing``). A later PRM goes on from
-the one before, and its placebo does not: that one has learnt something. For critics that learn from labels by
-cross-entropy (``monte_carlo``, ``playing_on``). The last line is one JSON object: how well the placebo foretells the
-labels of the held-out games (``auc`` of ½ is nothing), and how it ranks actions there.
+that is (``critic.init_from.mixing``). A later PRM goes on from the one before, and its placebo does not: that one has
+learnt something. For critics that learn from labels by cross-entropy (``monte_carlo``, ``playing_on``). The last line
+is one JSON object: how well the placebo foretells the labels of the held-out games (``auc`` of ½ is nothing), and how
+it ranks actions there.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from pathlib import Path
 import torch
 
 from agentprm_core.arguments import count
-from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import DataError
-from agentprm_core.methods.critic_base import CriticConfig, MixedInit, labelled_sides, train_on_labels
-from agentprm_core.policy.models import MANIFEST, save_checkpoint
+from agentprm_core.methods.critic_base import CriticConfig, MixedInit, labelled_sides, save_prm, train_on_labels
+from agentprm_core.policy.models import MANIFEST
 from agentprm_core.prm.placebo import permuted
 from agentprm_core.prm.ranking import ranked
 from benchmarks.answering import answer, campaign_parser
@@ -62,9 +61,7 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     train, held_out = labelled_sides(given, gamma=config.gamma, outcome=critic["outcome"])
     trained = train_on_labels(config, given, permuted(train[:limit], given.seed), held_out, loss="bce")
     trainee = given.trainee
-    with atomic_write(out) as folder:
-        told = {"prompt": trainee.renderer.prompt, "world": given.play.world}
-        save_checkpoint(trained.model, trainee.tokenizer, folder, kind="prm", **told)
+    save_prm(trained.model, given, out)
     tokens = given.hardware.pass_tokens
     figures = ranked(trained.model, trainee.renderer, held_out, batch_tokens=tokens, seed=given.seed)
     validation = {name: trained.figures["validation"][name] for name in ("actions", "loss", "loss_of_mean", "auc")}

@@ -11,9 +11,8 @@ on guard games (``guard``), which are in new places. The second decides whether 
 
 from __future__ import annotations
 
-from agentprm_core.datasets import atomic_write
+from agentprm_core.methods.critic_base import save_prm
 from agentprm_core.methods.critics import critic_module
-from agentprm_core.policy.models import save_checkpoint
 from agentprm_core.prm.by_turn import scores_by_turn
 from agentprm_core.prm.dataset import tried_episodes
 from agentprm_core.prm.ranking import in_words, ranked
@@ -29,9 +28,7 @@ def work(stage: Stage) -> None:
     stage.read(layout.rollouts(i), layout.labels(i), layout.policy(stage.prev))
     trained = critic_module(config.name).train(config, data)
     trainee, figures = data.trainee, trained.figures
-    with atomic_write(layout.prm(i)) as folder:
-        told = {"prompt": trainee.renderer.prompt, "world": data.play.world}
-        save_checkpoint(trained.model, trainee.tokenizer, folder, kind="prm", **told)
+    save_prm(trained.model, data, layout.prm(i))
     curve = figures.pop("curve")
     write_json(curve, layout.PLOTS / f"prm-{i}.json")
     episodes, tokens = [item.episode for item in trained.held_out], stage.params.compute.pass_tokens

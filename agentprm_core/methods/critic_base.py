@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -13,10 +14,10 @@ from agentprm_core.config import Count, Discount, LearningRate, NotNegative, Pos
 from agentprm_core.credit.coverage import coverage_report
 from agentprm_core.credit.monte_carlo import Shaped, label_monte_carlo
 from agentprm_core.credit.turns import read_turns
-from agentprm_core.datasets import REPLAYED, read_table
+from agentprm_core.datasets import REPLAYED, atomic_write, read_table
 from agentprm_core.errors import DataError
 from agentprm_core.methods.base import Given, Labels, TrainedPrm
-from agentprm_core.policy.models import load_checkpoint, new_model
+from agentprm_core.policy.models import load_checkpoint, new_model, save_checkpoint
 from agentprm_core.prm.dataset import Labelled, labelled, tried_actions
 from agentprm_core.prm.model import likelihood_weight, new_prm
 from agentprm_core.prm.train import PrmSettings, train_prm
@@ -36,7 +37,7 @@ class MixedInit:
     """A start that the trained weights are mixed with."""
 
     weights: Weights
-    """Where the PRM starts, as above."""
+    """Where the PRM starts."""
     mixing: Discount
     """α of (1 − α) θ_start + α θ_trained, which become the PRM's weights. 1: the trained ones."""
 
@@ -101,6 +102,14 @@ def starting_prm(config: CriticConfig, given: Given) -> PreTrainedModel:
     fresh = new_model(given.trainee.tokenizer, **given.sizes, seed=given.seed, alike=alike)
     fresh.to(given.device)  # pyright: ignore[reportArgumentType]: transformers wraps it
     return new_prm(fresh, config.likelihood)
+
+
+def save_prm(model: PreTrainedModel, given: Given, path: Path) -> None:
+    """Write the checkpoint of a PRM that was trained of what is ``given``; one that is there is replaced."""
+    trainee = given.trainee
+    with atomic_write(path) as folder:
+        told = {"prompt": trainee.renderer.prompt, "world": given.play.world}
+        save_checkpoint(model, trainee.tokenizer, folder, kind="prm", **told)
 
 
 def monte_carlo_labels(

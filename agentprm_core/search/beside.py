@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import torch
@@ -29,17 +29,17 @@ class Beside(Generic[S]):
         return self._keep(tuple(other.open(seed) for other in self.others))
 
     def fork(self, seat: int) -> int:
-        return self._keep(tuple(other.fork(own) for other, own in self._both(seat)))
+        return self._keep(tuple(other.fork(own) for other, own in self._each(seat)))
 
     def see(self, seat: int, observation: str, admissible: tuple[str, ...]) -> bool:
-        return all([other.see(own, observation, admissible) for other, own in self._both(seat)])
+        return all([other.see(own, observation, admissible) for other, own in self._each(seat)])
 
     def tell(self, seat: int, action: str, reason: str = "") -> None:
-        for other, own in self._both(seat):
+        for other, own in self._each(seat):
             other.tell(own, action, reason)
 
     def close(self, seat: int) -> int:
-        read = sum(other.close(own) for other, own in self._both(seat))
+        read = sum(other.close(own) for other, own in self._each(seat))
         del self._seats[seat]
         return read
 
@@ -50,7 +50,7 @@ class Beside(Generic[S]):
             for number, other in enumerate(self.others)
         ]
 
-    def _both(self, seat: int) -> list[tuple[S, int]]:
+    def _each(self, seat: int) -> list[tuple[S, int]]:
         return list(zip(self.others, self._seats[seat], strict=True))
 
     def _keep(self, seats: tuple[int, ...]) -> int:
@@ -68,13 +68,12 @@ class Ensemble(Beside[Scorer]):
 
     def __init__(self, others: Sequence[Scorer], *, lowest: bool = False) -> None:
         super().__init__(others)
-        self._of_members: Callable[[torch.Tensor], torch.Tensor] = (
-            (lambda scores_MA: scores_MA.amin(0)) if lowest else (lambda scores_MA: scores_MA.mean(0))
-        )
+        self._lowest = lowest
 
     def score(self, asked: Asked) -> list[list[float]]:
         said = [other.score(own) for other, own in self.asking(asked)]
-        return [self._of_members(torch.tensor(of_state)).tolist() for of_state in zip(*said, strict=True)]
+        scores = [torch.tensor(of_state) for of_state in zip(*said, strict=True)]
+        return [(each_MA.amin(0) if self._lowest else each_MA.mean(0)).tolist() for each_MA in scores]
 
 
 class Implicit(Beside[PrmScorer]):
