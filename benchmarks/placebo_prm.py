@@ -33,6 +33,12 @@ CRITICS = ("monte_carlo", "playing_on")
 SHARED = ("name", "gamma", "learning_rate", "epochs", "batch_tokens", "likelihood", "prior", "require")
 
 
+def check_out(out: Path) -> None:
+    """Raises DataError for a folder that is there, and is no checkpoint: it is not replaced."""
+    if out.exists() and not (out / MANIFEST).exists():
+        raise DataError(f"--out: {out} is there, and is no checkpoint: name a folder that is not")
+
+
 def critic_of(root: Path, params: Mapping) -> CriticConfig:
     """The campaign's critic, but that its PRM starts from the policy. Raises DataError for one that is not among
     :data:`CRITICS`."""
@@ -52,8 +58,7 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     Raises:
         DataError: no campaign there, or one whose critic learns otherwise; ``out`` is there, and is no checkpoint.
     """
-    if out.exists() and not (out / MANIFEST).exists():
-        raise DataError(f"--out: {out} is there, and is no checkpoint: name a folder that is not")
+    check_out(out)
     params = params_of(root)
     config, critic = critic_of(root, params), params["critic"]
     given = given_of(root, params, iteration, scratch)

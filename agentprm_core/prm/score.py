@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -13,11 +13,13 @@ from agentprm_core.prm.model import action_logits
 from agentprm_core.prm.rows import Labelled, Tried, prm_row
 from agentprm_core.training.attention import packed_attention
 from agentprm_core.training.columns import ScoreColumns
-from agentprm_core.training.packing import Row, cut, pack
+from agentprm_core.training.packing import Batch, Row, cut, pack
 from agentprm_core.types import Episode
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+R = TypeVar("R", bound=ScoreColumns)
 
 
 def score_episodes(
@@ -45,19 +47,29 @@ def score_actions(
     return score_rows(prm, rows, batch_tokens)
 
 
-@torch.no_grad()  # not inference_mode: a sharded model that scores while it is trained keeps what it gathers
 def score_rows(prm: PreTrainedModel, rows: Sequence[Row[ScoreColumns]], batch_tokens: int) -> list[np.ndarray]:
     """Q_φ where each row ``is_scored``, in order. A row may be empty."""
+    return read_rows(prm, rows, batch_tokens, lambda logit_M, _: logit_M.sigmoid())
+
+
+@torch.no_grad()  # not inference_mode: a sharded model that scores while it is trained keeps what it gathers
+def read_rows(
+    prm: PreTrainedModel,
+    rows: Sequence[Row[R]],
+    batch_tokens: int,
+    told: Callable[[torch.Tensor, Batch[R]], torch.Tensor],
+) -> list[np.ndarray]:
+    """What ``told`` makes of the logits (M,) of a batch, where each row ``is_scored``, in order. A row may be empty."""
     training = prm.training
     prm.eval()
-    scores = [np.empty(0, np.float32) for _ in rows]
+    found = [np.empty(0, np.float32) for _ in rows]
     filled = [number for number, row in enumerate(rows) if len(row)]  # an episode without an action has no token
     with packed_attention(prm):
         for numbers in cut(filled, [len(row) for row in rows], batch_tokens):
             batch = pack([rows[i] for i in numbers]).to(prm.device)
-            q_M = action_logits(prm, batch).sigmoid()
+            said_M = told(action_logits(prm, batch), batch)
             counts = torch.bincount(batch.row[batch.columns.is_scored > 0], minlength=len(numbers))
-            for i, q in zip(numbers, q_M.split(counts.tolist())):
-                scores[i] = q.cpu().numpy()
+            for i, said in zip(numbers, said_M.split(counts.tolist())):
+                found[i] = said.cpu().numpy()
     prm.train(training)
-    return scores
+    return found

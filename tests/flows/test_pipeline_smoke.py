@@ -116,6 +116,10 @@ def benchmarks_read_a_finished_campaign(folder: Path, aside: Path) -> None:
     placebo = benchmark("placebo_prm", "--campaign", str(folder), "--out", str(aside), "--limit", "8")
     assert 0 <= placebo["validation"]["auc"] <= 1
     assert (aside / "model.safetensors").exists()
+    implicit = aside.with_name("implicit")
+    told = benchmark("implicit_prm", "--campaign", str(folder), "--out", str(implicit), "--limit", "8")
+    assert told["labels"] == "turns" and told["validation"]["actions"] == placebo["validation"]["actions"]
+    assert (implicit / "model.safetensors").exists()
     kept = aside.with_name("members")
     orders = benchmark("members", "--campaign", str(folder), "--out", str(kept), "--members", "2", "--limit", "8")
     assert list(orders["orders"]) == [n + way for n in ("1", "2", "average", "passes") for way in ("", "-halfway")]
