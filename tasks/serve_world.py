@@ -37,6 +37,10 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
     parser.add_argument("--port", type=port, default=8000, help="to listen at (default %(default)s)")
     asked = parser.parse_args()
     try:
+        spec = world_spec(asked.world)
+    except DataError as error:
+        sys.exit(f"{called(prog)}: {error}")
+    try:
         import uvicorn
         from openenv.core.env_server import create_app  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
@@ -45,7 +49,6 @@ def main(prog: str = "python -m tasks.serve_world") -> None:
 
     try:
         require_free(asked.host, asked.port)
-        spec = world_spec(asked.world)
         games = served_games(spec, asked.root, asked.games, asked.seed)
     except EXPECTED as error:
         sys.exit(f"{called(prog)}: {error}")

@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 
 from agentprm_core.errors import DataError
 from agentprm_core.worlds.base import Observation, UnsupportedGame, World, WorldSpec
@@ -74,7 +76,7 @@ def world_spec(name: str) -> WorldSpec:
     theirs = {point.name: point.value for point in entry_points(group=GROUP)}
     where = name if ":" in name else ({**theirs, **_OURS}).get(name)
     if where is None:
-        raise DataError(f"{name!r} is not one of {', '.join(world_names())}, nor package.module:SPEC")
+        raise DataError(f"{name!r} is not one of {', '.join(world_names())}, nor package.module:SPEC{_hint(name)}")
     module, _, attribute = where.partition(":")
     try:
         found = getattr(import_module(module), attribute)
@@ -89,6 +91,14 @@ def world_spec(name: str) -> WorldSpec:
     if not isinstance(found, WorldSpec):
         raise DataError(f"{name!r} is a {type(found).__name__}, not a WorldSpec")
     return found
+
+
+def _hint(name: str) -> str:
+    """What is missing where ``name`` is that of a module, or of its file."""
+    module = Path(name).stem if name.endswith(".py") else name
+    if "." in module or (module.isidentifier() and find_spec(module)):
+        return f"; did you mean {module}:SPEC?"
+    return ""
 
 
 def to_install(error: ModuleNotFoundError) -> str:

@@ -137,10 +137,14 @@ def _choose(rng: random.Random, walk: Walk) -> str:
 
 
 def _is_observation(seen: object, where: str, faults: Faults) -> bool:
-    """Whether it has the types that a play goes on with."""
+    """Whether it is one that a play goes on with: of the right types, and equal to itself."""
     fault = observation_fault(seen)
     faults.expect(not fault, "observations", f"{where}: {fault}")
-    return not fault
+    if fault:
+        return False
+    is_number = seen.reward == seen.reward  # no comparison with one that is not holds
+    faults.expect(is_number, "rewards", f"{where}: the reward is not a number")
+    return is_number
 
 
 def _look(walk: Walk, faults: Faults) -> None:
@@ -190,8 +194,12 @@ def untried(walks: Sequence[Walk]) -> Iterator[tuple[str, str]]:
         yield from ((check, "no step was made") for check in ("accepts", "refuses"))
         return
     if not any(command in listed for listed, command in done):
+        listed = {command for listed, _ in done for command in listed}
+        only = "no commands are listed" + " but templates" * bool(listed)
+        if not all(OPEN in command for command in listed):
+            only = "no command that is listed was done"
         tried = f"{len(done)} texts were tried, {sum(walk.advised for walk in walks)} of them the expert's"
-        yield "accepts", f"no commands are listed{' but templates' * any(listed for listed, _ in done)}; {tried}"
+        yield "accepts", f"{only}; {tried}"
     if all(admits(listed, command) for listed, command in done):
         why = "so few steps did not come to it: check more games"
         yield (

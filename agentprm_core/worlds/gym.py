@@ -91,8 +91,9 @@ class GymEngine:
         if name != self._id:
             self._env, self._id = self._how.make(name), name
             actions, named = getattr(self._env.action_space, "n", None), len(self._how.names)
-            if named and actions not in (None, named):
-                raise DataError(f"gym_world: {named} names for the {actions} actions of {name}: give a name to each")
+            if actions not in (None, named):
+                said = f"{named or 'no'} names for the {actions} actions of {name}"
+                raise DataError(f"gym_world: {said}: give a name to each (actions=…)")
         self._total = 0.0
         found, info = self._env.reset(seed=int(seed))
         text = self._how.text(found, info)

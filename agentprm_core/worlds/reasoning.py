@@ -33,7 +33,9 @@ class Reasoning:
             said = json.loads(game.payload)
             question, answer = said["question"], self._normalise(str(said["answer"]))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise UnsupportedGame(f"{game.id}: the payload is not a question and an answer ({error!r})") from None
+            raise UnsupportedGame(
+                f"{game.id}: the payload is not a question and an answer ({error!r}); make the games anew"
+            ) from None
         if answer is None:
             raise UnsupportedGame(f"{game.id}: the answer {said['answer']!r} is not {self._form}; leave the game out")
         self._game = hashlib.blake2b(f"{game.id}\n{game.payload}".encode(), digest_size=16).digest()

@@ -444,6 +444,28 @@ def test_a_reward_that_is_no_number() -> None:
     assert "the reward None is not in [0, 1]" in report.faults["rewards"] and not report.notes
 
 
+def test_a_reward_that_is_nan_is_told_as_that_alone() -> None:
+    report = check(_looks(reward=float("nan")))
+    assert "the reward is not a number" in report.faults["rewards"]
+    assert not {"deterministic", "keys_sound", "clones_independent"} & report.faults.keys()
+
+
+def test_listed_commands_that_nobody_did_are_not_called_templates() -> None:
+    class Ended(Stairs):
+        def step(self, command: str) -> Observation:
+            return super().step("xyzzy")._replace(done=True)
+
+    for seed in range(40):  # until the one command of the one step is nonsense
+        report = check_world(replace(SPEC, make=Ended, expert=None), GAMES[:1], seed=seed)
+        if "accepts" in report.unchecked:
+            assert (
+                report.unchecked["accepts"]
+                == "no command that is listed was done; 1 texts were tried, 0 of them the expert's"
+            )
+            return
+    raise AssertionError("no seed draws nonsense first")
+
+
 def test_templates_and_free_text_are_filled() -> None:
     class Shop(Stairs):
         said: tuple[str, ...] = ()

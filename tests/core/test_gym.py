@@ -198,6 +198,9 @@ def test_an_action_without_a_name_is_refused() -> None:
     world = spec(Doors, actions=NAMES[:2]).make()
     with pytest.raises(DataError, match="2 names for the 3 actions of Doors-v0: give a name to each"):
         world.reset(spec(Doors).generate(1, 1, "train")[0])
+    world = spec(Doors, actions=()).make()
+    with pytest.raises(DataError, match=r"no names for the 3 actions of Doors-v0: give a name to each \(actions=…\)"):
+        world.reset(spec(Doors).generate(1, 1, "train")[0])
 
 
 def test_an_environment_of_gymnasium_by_its_id() -> None:

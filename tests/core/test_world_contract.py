@@ -181,3 +181,9 @@ def test_what_is_admissible(admissible: tuple[str, ...], command: str, means: bo
 def test_an_unknown_engine_is_named() -> None:
     with pytest.raises(ValueError, match=r"^'slow' is not one of alfworld, alfworld-textworld"):
         make_world("slow")
+
+
+@pytest.mark.parametrize("named", ["json", "here/json.py"])
+def test_a_module_in_place_of_its_spec_is_told_what_is_missing(named: str) -> None:
+    with pytest.raises(ValueError, match=r"nor package.module:SPEC; did you mean json:SPEC\?$"):
+        make_world(named)

@@ -138,7 +138,7 @@ def compile_game(payload: str) -> CompiledGame:
         found = json.loads(head)
         goal, variant, lines = found["goal"], found["variant"], tuple(found["lines"])
     except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"its first line cannot be read ({error!r}); is the payload cut off?") from error
+        raise DataError(f"its first line cannot be read ({error!r})") from error
     if variant not in VARIANTS:
         raise DataError(f"the variant {variant!r} is not one of {', '.join(VARIANTS)}")
     book = _book(book_text)

@@ -45,7 +45,7 @@ class TextCraft:
         try:
             self._game: CompiledGame = compile_game(game.payload)
         except DataError as error:
-            raise UnsupportedGame(f"TextCraft cannot play {game.id}: {error}") from error
+            raise UnsupportedGame(f"TextCraft cannot play {game.id}: {error}; make the games anew") from error
         self._key = self._game.digest + blake2b(game.id.encode(), digest_size=16).digest()
         self.held = {}
         self._crafts: list[str] = []

@@ -139,7 +139,7 @@ def read_book(text: str) -> RecipeBook:
         items |= {each.name for recipe in recipes for each in recipe.ingredients if not each.tag}
         book = RecipeBook(recipes, frozenset(items), frozenset(found["tags"]), dict(found["tag_of"]))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"its book of recipes cannot be read ({error}); is the payload cut off?") from error
+        raise DataError(f"its book of recipes cannot be read ({error})") from error
     for recipe in recipes:
         if recipe.count < 1 or not recipe.ingredients or any(each.count < 1 for each in recipe.ingredients):
             raise DataError(f"a recipe of {recipe.output} takes or makes nothing")

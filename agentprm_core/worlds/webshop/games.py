@@ -126,9 +126,8 @@ def read_task(game: Game) -> tuple[Task, Catalogue]:
         )
         digest = said.get("products")
     except (ValueError, KeyError, TypeError) as error:
-        raise UnsupportedGame(
-            f"webshop: game {game.id}: payload is cut or lacks {error}; make the games anew"
-        ) from error
+        fault = f"lacks {error}" if isinstance(error, KeyError) else f"cannot be read ({error})"
+        raise UnsupportedGame(f"webshop: game {game.id}: its payload {fault}; make the games anew") from error
     shop = catalogue(task.catalogue)
     if digest not in (None, shop.digest):
         raise UnsupportedGame(
