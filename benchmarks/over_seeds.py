@@ -10,7 +10,10 @@ is Student's t over the seeds' differences. It holds for other seeds, not for ot
 The last line is one JSON object: ``rows``. Of updates, an arm and a split each, with the PRM's minus the arm's success
 by seed (``differences``), their mean, its 95 % interval, and the p of a mean of 0. Of searches, a search, a scorer and
 its prior each, with ``success`` by seed, and the same of the PRM's minus it. ``--prior`` is the PRM's. Every other
-scorer stands there with each prior that it was played with, so it can be read at the one that suits it.
+scorer stands there with each prior that it was played with, so it can be read at the one that suits it. The scorer
+``nothing learnt``, without a prior, is the best by seed of those that learnt nothing, with any prior.
+
+``--picture FILE`` draws the rows: a dot a seed, and the mean with its interval.
 
 ``--against`` has the searches of the same seeds under another PRM, in the same order. Then a row is a search, a prior
 and a split: success under the PRM (``success``) and under the other one (``success_against``) by seed, and their
@@ -33,10 +36,13 @@ from agentprm_core.arguments import OneLineParser, not_negative, repeated
 from agentprm_core.comparing import over_seeds
 from agentprm_core.evaluate import correct
 from agentprm_core.search.decoding_config import LIKELIHOOD, PRM
+from tasks.report import figures
 from tasks.report.text import markdown
 
 UNTAUGHT = (LIKELIHOOD, "constant", "random")
 """Scorers that learnt nothing from rollouts."""
+NOTHING = "nothing learnt"
+"""The best of them."""
 
 
 def rows_of(seeds: Sequence[Sequence[Mapping]]) -> Iterator[dict]:
@@ -62,10 +68,31 @@ def searches_of(seeds: Sequence[Sequence[Mapping]], prior: float) -> Iterator[di
             continue
         for on in ("all", *found[0][cell].get("by_split", {})):
             success_S, prm_S = ([_success(rows[each], on) for rows in found] for each in (cell, of_prm))
-            differences_S = [with_prm - without for with_prm, without in zip(prm_S, success_S, strict=True)]
-            named = dict(zip(("search", "prior", "scorer"), cell, strict=True))
-            measured = {"on": on, "success": success_S, "success_of_prm": prm_S, "differences": differences_S}
-            yield {**named, **measured, **over_seeds(differences_S)}
+            yield _search_row(cell, on, success_S, prm_S)
+    yield from _best_of(found, prior)
+
+
+def _best_of(found: Sequence[Mapping[tuple[str, float, str], Mapping]], prior: float) -> Iterator[dict]:
+    """A row for each search and split where the best scorer that learnt nothing is known in every seed."""
+    for search, of, scorer in found[0]:
+        if (of, scorer) != (prior, PRM) or not all((search, prior, PRM) in rows for rows in found):
+            continue
+        if max(sum(cell[0] == search and cell[2] in UNTAUGHT for cell in rows) for rows in found) < 2:
+            continue  # it would be that one's row once more
+        for on in ("all", *found[0][search, prior, PRM].get("by_split", {})):
+            best_S = [best for rows in found if (best := _best_untaught(rows, search, on)) is not None]
+            if len(best_S) == len(found):
+                prm_S = [_success(rows[search, prior, PRM], on) for rows in found]
+                yield _search_row((search, None, NOTHING), on, best_S, prm_S)
+
+
+def _search_row(
+    cell: tuple[str, float | None, str], on: str, success_S: Sequence[float], prm_S: Sequence[float]
+) -> dict:
+    differences_S = [with_prm - without for with_prm, without in zip(prm_S, success_S, strict=True)]
+    named = dict(zip(("search", "prior", "scorer"), cell, strict=True))
+    measured = {"on": on, "success": success_S, "success_of_prm": prm_S, "differences": differences_S}
+    return {**named, **measured, **over_seeds(differences_S)}
 
 
 def prms_of(seeds: Sequence[Sequence[Mapping]], against: Sequence[Sequence[Mapping]]) -> Iterator[dict]:
@@ -123,7 +150,8 @@ def table_of_searches(rows: Sequence[Mapping]) -> str:
     body = []
     for row in rows:
         means = [f"{100 * fmean(row[name]):.1f}" for name in ("success", "success_of_prm")]
-        body.append([row["search"], row["scorer"], f"{row['prior']:g}", row["on"], *means, *_told(row)])
+        prior = "any" if row["prior"] is None else f"{row['prior']:g}"
+        body.append([row["search"], row["scorer"], prior, row["on"], *means, *_told(row)])
     return "\n".join(markdown(head, body))
 
 
@@ -149,6 +177,17 @@ def table_of_prms(rows: Sequence[Mapping]) -> str:
         means = [cell for name in ("over_nothing", "against_over_nothing") for cell in _mean(row.get(name))]
         body.append([row["search"], f"{row['prior']:g}", row["on"], *each[:2], *_mean(row), each[2], *means])
     return "\n".join(markdown(head, body))
+
+
+def picture(rows: Sequence[Mapping], path: Path) -> None:
+    """Draw the rows of one of the tables: a panel a set of games, a line a row."""
+    panels: dict[str, list[dict]] = {}
+    for row in rows:
+        prior = row.get("prior")
+        words = [row[name] for name in ("arm", "search", "scorer") if name in row]
+        name = ", ".join(words) + ("" if prior is None else f", τ {prior:g}")
+        panels.setdefault(row["on"], []).append({**row, "name": name})
+    figures.over_seeds(panels, path, "the PRM's over it, points")
 
 
 def _each(share_S: Sequence[float]) -> str:
@@ -189,6 +228,7 @@ def main() -> None:
     parser.add_argument(
         "--against", type=Path, nargs="+", default=[], help="of benchmarks.placebo, under another PRM: a file a seed"
     )
+    parser.add_argument("--picture", type=Path, help="a PNG file to draw the rows in")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
     for paths in (args.files, args.against):
@@ -211,9 +251,13 @@ def main() -> None:
         rows, told = list(prms_of(seeds, against)), table_of_prms
     elif searches:
         rows, told = list(searches_of(seeds, args.prior)), table_of_searches
+        searches = [row["search"] for row in rows]
+        rows.sort(key=lambda row: searches.index(row["search"]))
     else:
         rows, told = list(rows_of(seeds)), table
     correct_all(rows)
+    if args.picture:
+        picture(rows, args.picture)
     if not args.json:
         print(told(rows))
     print(json.dumps({"rows": rows}))

@@ -20,6 +20,7 @@ from agentprm_core.evaluate import wilson
 
 _WIDTH, _HEIGHT = 4.6, 3.4
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_INTERVAL = ("mean", "ci_low", "ci_high")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _MEAN = len(_COLOURS) - 1
 """The black line's."""
@@ -250,6 +251,27 @@ def climbs(lines: Sequence[Mapping], path: Path) -> None:
         _frame(panel, f"{name}, {games} games, {runs}", "iteration", "success")
         _by_iteration(panel, of_name)
     _legend_below(figure, panels[0])
+    _save(figure, path)
+
+
+def over_seeds(panels: Mapping[str, Sequence[Mapping]], path: Path, x: str) -> None:
+    """A panel a title, and in it a line a row: its ``name``, a dot a seed (``differences``, shares), and the mean with
+    its interval over the seeds (``mean``, ``ci_low``, ``ci_high``). ``x`` says what the points are."""
+    most = max((len(rows) for rows in panels.values()), default=0)
+    size = (_WIDTH * max(len(panels), 1), 0.8 + 0.35 * max(most, 3))
+    figure, grid = plt.subplots(1, max(len(panels), 1), figsize=size, sharex=True, squeeze=False)
+    for panel, (title, rows) in zip(grid[0], panels.items()):
+        for y, row in enumerate(rows):
+            seeds = [100 * difference for difference in row["differences"]]
+            mean, low, high = (100 * (row["mean"] if row[name] is None else row[name]) for name in _INTERVAL)
+            panel.plot(seeds, [y] * len(seeds), "o", color=_COLOURS[0], alpha=0.45, markersize=5)
+            panel.errorbar(
+                mean, y, xerr=_spread([mean], [low], [high]), fmt="D", color="black", capsize=3, markersize=4
+            )
+        panel.axvline(0, color="grey", linewidth=1)
+        panel.set_yticks(range(len(rows)), [row["name"] for row in rows])
+        panel.set_ylim(len(rows) - 0.5, -0.5)
+        _frame(panel, title, x, "")
     _save(figure, path)
 
 

@@ -58,6 +58,7 @@ def searched(scorer: str, prior: float, success: float, unseen: float, search: s
 def test_each_scorer_is_held_against_the_prm_with_the_priors_it_was_played_with():
     one = [searched("prm", 0.1, 0.8, 0.7), searched("prm", 0.0, 0.6, 0.6), searched("random", 0.0, 0.5, 0.6)]
     other = [searched("prm", 0.1, 0.9, 0.7), searched("prm", 0.0, 0.5, 0.6), searched("random", 0.0, 0.5, 0.4)]
+    # with one scorer that learnt nothing there is no best of them
     rows = {(row["scorer"], row["prior"], row["on"]): row for row in searches_of([one, other], 0.1)}
     assert rows.keys() == {
         ("prm", 0.0, "all"),
@@ -68,6 +69,14 @@ def test_each_scorer_is_held_against_the_prm_with_the_priors_it_was_played_with(
     assert rows["random", 0.0, "all"]["differences"] == pytest.approx([0.3, 0.4])
     assert rows["random", 0.0, "unseen"]["differences"] == pytest.approx([0.1, 0.3])
     assert rows["prm", 0.0, "all"]["mean"] == pytest.approx(0.3)
+
+
+def test_the_best_that_learnt_nothing_is_chosen_by_seed_and_games():
+    one = [searched("prm", 0.1, 0.8, 0.7), searched("random", 0.0, 0.5, 0.6), searched("constant", 0.1, 0.6, 0.4)]
+    other = [searched("prm", 0.1, 0.9, 0.7), searched("random", 0.0, 0.5, 0.4), searched("head", 0.0, 0.95, 0.9)]
+    best = {row["on"]: row for row in searches_of([one, other], 0.1) if row["scorer"] == "nothing learnt"}
+    assert best["all"]["success"] == [0.6, 0.5] and best["unseen"]["success"] == [0.6, 0.4]
+    assert best["all"]["differences"] == pytest.approx([0.2, 0.4])
 
 
 def test_a_search_that_a_seed_lacks_is_left_out():
@@ -132,7 +141,8 @@ def test_searches_of_several_seeds_have_a_table_of_their_own(tmp_path):
     for path, random in zip(paths, (0.55, 0.45)):
         rows = [searched("prm", 0.1, 0.6, 0.6), searched("random", 0.1, random, 0.5)]
         path.write_text(json.dumps({"rows": rows}) + "\n")
-    done = said(*paths)
+    done = said(*paths, "--picture", tmp_path / "adds.png")
+    assert (tmp_path / "adds.png").read_bytes().startswith(b"\x89PNG")
     assert (
         "| best_of_16 | random | 0.1 | all | 50.0 | 60.0 | +5.0, +15.0 | +10.0 [-53.5, +73.5] | 0.3 | 0.3 |"
         in done.stdout
