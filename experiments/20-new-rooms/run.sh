@@ -9,6 +9,33 @@ sh experiments/run rooms-2 no_memory $rooms seed=2 \
   "evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,best_of_16_by_constant]" -- evaluate@0 &&
   python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --games data/games --seed 2 \
     --split unseen --limit 400 --searches best_of_16 --prior 0.1,0 --threads 1 --json
+# The same over more seeds, in known rooms too. Beside it, of the first of them: halfway to its start, without the likelihood (the
+# papers' PRM), an implicit PRM of labels and of outcomes, and permuted labels. Read: the tables of all seeds, and the lines in $adds.
+adds=.scratch/experiments/rooms-adds
+mkdir -p $adds
+equal="$rooms compute.threads=1 critic.require=nothing"
+play() { # NAME SEED PRM SCORERS: a command that plays Best-of-16 and a beam under this PRM, and keeps the figures
+  echo "python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm $3 --games data/games --seed $2 --split seen,unseen --limit 400 \
+    --searches best_of_16,beam_1x16 --scorers $4 --prior 0.1,0 --threads 1 --json >$adds/$1-$2.json"
+}
+for seed in 3 4 5 6 7; do
+  then=$(play prm $seed data/checkpoints/prm/1 prm,trained_likelihood,untrained_likelihood,constant,random)
+  case $seed in 3 | 4)
+    for labels in turns outcome; do
+      then="$then && python -m benchmarks.implicit_prm --campaign . --labels $labels --out $adds/$labels-$seed &&
+        $(play $labels $seed $adds/$labels-$seed prm,implicit)"
+    done
+    then="$then && python -m benchmarks.placebo_prm --campaign . --out $adds/permuted-$seed && $(play permuted $seed $adds/permuted-$seed prm)"
+    ;;
+  esac
+  THEN=$then sh experiments/run rooms-adds-$seed no_memory $equal seed=$seed -- prm@1
+  THEN=$(play halfway $seed data/checkpoints/prm/1 prm,untrained_likelihood) \
+    sh experiments/run rooms-halfway-$seed no_memory $equal seed=$seed "critic.init_from={weights: prm, mixing: 0.5}" -- prm@1
+  THEN=$(play head $seed data/checkpoints/prm/1 prm) sh experiments/run rooms-head-$seed no_memory $equal seed=$seed critic.likelihood=0.0 -- prm@1
+done
+python -m benchmarks.over_seeds $adds/prm-*.json --picture $adds/adds.png
+python -m benchmarks.over_seeds $adds/halfway-*.json --against $adds/prm-*.json
+python -m benchmarks.over_seeds $adds/head-*.json --against $adds/prm-*.json
 knowing="$rooms compute.threads=1 demos.knowledge=1.0 demos.games=9000 sft.epochs=4 method.search=beam_4x4 critic.require=nothing"
 ways="evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood]"
 sh experiments/run rooms-knowing no_memory $knowing "$ways" -- evaluate@0
