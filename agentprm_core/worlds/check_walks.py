@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import cast
 
 from agentprm_core.types import Game
 from agentprm_core.worlds.base import (
@@ -142,7 +143,8 @@ def _is_observation(seen: object, where: str, faults: Faults) -> bool:
     faults.expect(not fault, "observations", f"{where}: {fault}")
     if fault:
         return False
-    is_number = seen.reward == seen.reward  # no comparison with one that is not holds
+    reward = cast(Observation, seen).reward
+    is_number = reward == reward  # no comparison with one that is not holds
     faults.expect(is_number, "rewards", f"{where}: the reward is not a number")
     return is_number
 
