@@ -7,7 +7,8 @@
 ``--labels turns`` learns from the labels of all turns and of the actions tried beside them, ``outcome`` from whether an
 episode was won (:mod:`agentprm_core.prm.implicit`). Learning rate, passes and mixing are the campaign's critic's
 (``critic``), κ too; where that is 0 it is 0.3. It starts from the policy that played the rollouts. The scorer
-``implicit`` reads it as it was trained, and ``trained_likelihood`` as a policy. The last line is one JSON object: how
+``implicit`` reads it as it was trained (in beams wider than 1 without what came before), and ``trained_likelihood`` as
+a policy. In the second command the scorer ``placebo`` is the campaign's own PRM. The last line is one JSON object: how
 well it foretells the labels of the held-out games, and how it orders actions there.
 """
 
@@ -20,7 +21,8 @@ import torch
 
 from agentprm_core.arguments import count
 from agentprm_core.methods.critic_base import labelled_sides, save_prm
-from agentprm_core.prm.implicit import LABELS, new_implicit, train_implicit_prm
+from agentprm_core.prm.implicit import LABELS, train_implicit_prm
+from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.ranking import in_short
 from agentprm_core.search.scorers import KAPPA
 from agentprm_core.training.settings import TrainSettings
@@ -45,7 +47,7 @@ def train(root: Path, iteration: int, labels: str, out: Path, scratch: Path, lim
         learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed
     )
     settings = TrainSettings(**hardware, epochs=config.epochs, mixing=config.mixing)
-    model = new_implicit(given.trainee.model, config.likelihood or KAPPA)
+    model = new_prm(given.trainee.model, config.likelihood or KAPPA)
     how = (given.trainee.renderer, model, settings, given.scratch)
     figures = train_implicit_prm(learnt[:limit], *how, labels=labels, held_out=held_out)
     save_prm(model, given, out)

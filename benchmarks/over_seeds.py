@@ -11,7 +11,8 @@ The last line is one JSON object: ``rows``. Of updates, an arm and a split each,
 by seed (``differences``), their mean, its 95 % interval, and the p of a mean of 0. Of searches, a search, a scorer and
 its prior each, with ``success`` by seed, and the same of the PRM's minus it. ``--prior`` is the PRM's. Every other
 scorer stands there with each prior that it was played with, so it can be read at the one that suits it. The scorer
-``nothing learnt``, without a prior, is the best by seed of those that learnt nothing, with any prior.
+``nothing learnt``, without a prior, is the best by seed of those that learnt nothing, with any prior: of what all seeds
+were played with.
 
 ``--picture FILE`` draws the rows: a dot a seed, and the mean with its interval.
 
@@ -20,7 +21,8 @@ and a split: success under the PRM (``success``) and under the other one (``succ
 differences. ``nothing`` is the best success by seed of the scorers that learnt nothing, with any prior, in the same
 search. ``over_nothing`` and ``against_over_nothing`` are the mean, interval and p of either PRM's success minus it.
 
-``p_holm`` stands beside each p: corrected for the number of all that are in the table (Holm).
+``p_holm`` stands beside each p: corrected for the number of all that are in the table (Holm), those over the best that
+learnt nothing among them.
 """
 
 from __future__ import annotations
@@ -77,13 +79,14 @@ def _best_of(found: Sequence[Mapping[tuple[str, float, str], Mapping]], prior: f
     for search, of, scorer in found[0]:
         if (of, scorer) != (prior, PRM) or not all((search, prior, PRM) in rows for rows in found):
             continue
-        if max(sum(cell[0] == search and cell[2] in UNTAUGHT for cell in rows) for rows in found) < 2:
+        untaught = [cell for cell in found[0] if cell[0] == search and cell[2] in UNTAUGHT]
+        untaught = [cell for cell in untaught if all(cell in rows for rows in found)]
+        if len(untaught) < 2:
             continue  # it would be that one's row once more
         for on in ("all", *found[0][search, prior, PRM].get("by_split", {})):
-            best_S = [best for rows in found if (best := _best_untaught(rows, search, on)) is not None]
-            if len(best_S) == len(found):
-                prm_S = [_success(rows[search, prior, PRM], on) for rows in found]
-                yield _search_row((search, None, NOTHING), on, best_S, prm_S)
+            best_S = [max(_success(rows[cell], on) for cell in untaught) for rows in found]
+            prm_S = [_success(rows[search, prior, PRM], on) for rows in found]
+            yield _search_row((search, None, NOTHING), on, best_S, prm_S)
 
 
 def _search_row(
@@ -179,15 +182,15 @@ def table_of_prms(rows: Sequence[Mapping]) -> str:
     return "\n".join(markdown(head, body))
 
 
-def picture(rows: Sequence[Mapping], path: Path) -> None:
-    """Draw the rows of one of the tables: a panel a set of games, a line a row."""
+def picture(rows: Sequence[Mapping], path: Path, x: str) -> None:
+    """Draw the rows of one of the tables: a panel a set of games, a line a row. ``x`` says what its differences are."""
     panels: dict[str, list[dict]] = {}
     for row in rows:
         prior = row.get("prior")
         words = [row[name] for name in ("arm", "search", "scorer") if name in row]
         name = ", ".join(words) + ("" if prior is None else f", τ {prior:g}")
         panels.setdefault(row["on"], []).append({**row, "name": name})
-    figures.over_seeds(panels, path, "the PRM's over it, points")
+    figures.over_seeds(panels, path, x)
 
 
 def _each(share_S: Sequence[float]) -> str:
@@ -257,7 +260,7 @@ def main() -> None:
         rows, told = list(rows_of(seeds)), table
     correct_all(rows)
     if args.picture:
-        picture(rows, args.picture)
+        picture(rows, args.picture, f"{'over the other PRM' if against else 'the PRM over it'}, points")
     if not args.json:
         print(told(rows))
     print(json.dumps({"rows": rows}))

@@ -8,8 +8,9 @@ label. A step's reward is then what an action adds to the logit of Q, and a lang
 step rewards (Yuan et al., arXiv 2412.01981, Proposition 3.1, with cross-entropy; PRIME, arXiv 2502.01456). Those papers
 have b = 0 and outcomes. With ``turns`` every label is learnt from, also those of other actions tried at a state (ours).
 
-In a search the candidates of one state share what came before, so the scorer ``implicit`` reads r_φ alone
-(:mod:`agentprm_core.search.scorers`). Likelihoods are over the whole vocabulary, there as here.
+The candidates of one state share what came before. So Best-of-N by turn and beams of width 1 need r_φ alone, and that
+is what the scorer ``implicit`` reads (:mod:`agentprm_core.search.scorers`). A wider beam compares actions at different
+states, and the scorer leaves out what came before them. Likelihoods are over the whole vocabulary, there as here.
 
 Shapes: ``N`` packed tokens, ``M`` actions that are read in a batch.
 """
@@ -28,9 +29,9 @@ import torch.nn.functional as F
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
-from agentprm_core.prm.model import action_logits, new_prm
+from agentprm_core.prm.model import action_logits, likelihood_weight
 from agentprm_core.prm.ranking import MARGIN, ranking_accuracy
-from agentprm_core.prm.rows import Labelled, PrmColumns, prm_row
+from agentprm_core.prm.rows import Labelled, PrmColumns, check_sides, prm_row
 from agentprm_core.prm.score import read_rows
 from agentprm_core.prm.validation import validate
 from agentprm_core.training.columns import Values
@@ -55,16 +56,6 @@ class ImplicitColumns(PrmColumns):
     """1 at the episode's own actions, 0 at others tried at its states."""
 
 
-def new_implicit(policy: PreTrainedModel, kappa: float) -> PreTrainedModel:
-    """A PRM without a value head: κ log π_φ is all of its logit. Raises DataError for a policy whose likelihood is not
-    read (:func:`agentprm_core.prm.model.reads_likelihood`)."""
-    model = new_prm(policy, kappa)
-    for name, weight in model.named_parameters():
-        if name.split(".")[-2:-1] == ["score"]:
-            weight.requires_grad_(False)
-    return model
-
-
 def implicit_rows(
     items: Sequence[Labelled], renderer: Renderer, model: PreTrainedModel, batch_tokens: int, labels: str = "turns"
 ) -> list[Row[ImplicitColumns]]:
@@ -75,11 +66,13 @@ def implicit_rows(
     if labels == "outcome":
         items = [replace(item, tried=()) for item in items]
     rows = [_with_own(prm_row(item, renderer)) for item in items]
-    said = read_rows(model, rows, batch_tokens, lambda logit_M, _: logit_M)
+    rows = [row for row in rows if row.columns.is_scored.any()]  # others teach nothing
+    items = [item for item in items if item.tried or not np.isnan(item.q).all()]
+    said = read_rows(model, rows, batch_tokens, lambda logit_M, _: logit_M, head=False)
     for row, item, old_M in zip(rows, items, said, strict=True):
         columns, read_L = row.columns, row.columns.is_scored > 0
         columns.old[read_L] = old_M
-        if labels == "outcome" and read_L.any():
+        if labels == "outcome":
             last = int(np.flatnonzero(read_L)[-1])
             columns.loss_weight[:] = 0.0
             columns.loss_weight[last], columns.q[last] = 1.0, float(item.episode.won)
@@ -98,7 +91,7 @@ def implicit_logits(logit_M: torch.Tensor, batch: Batch[ImplicitColumns], offset
 def implicit_objective(model: torch.nn.Module, batch: Batch[ImplicitColumns], offset: float) -> Losses:
     """−Σ [Q̂ log Q_φ + (1 − Q̂) log(1 − Q_φ)] over the actions that have a loss weight."""
     read_N = batch.columns.is_scored > 0
-    logit_M = implicit_logits(action_logits(model, batch), batch, offset)
+    logit_M = implicit_logits(action_logits(model, batch, head=False), batch, offset)
     weight_M = batch.columns.loss_weight[read_N]
     total = (weight_M * F.binary_cross_entropy_with_logits(logit_M, batch.columns.q[read_N], reduction="none")).sum()
     return Losses(total, {"prm_loss": (total.detach(), weight_M.sum())})
@@ -114,7 +107,7 @@ def train_implicit_prm(
     labels: str = "turns",
     held_out: Sequence[Labelled] = (),
 ) -> dict:
-    """Train ``model`` (:func:`new_implicit`) in place.
+    """Train ``model`` (:func:`agentprm_core.prm.model.new_prm`, κ above 0) in place. Its value head stays at 0.
 
     Args:
         labelled: episodes with their labels, of training games.
@@ -127,12 +120,17 @@ def train_implicit_prm(
         (:func:`agentprm_core.prm.ranking.ranking_accuracy`).
 
     Raises:
-        DataError: nothing to train on, or bad labels.
-        ValueError: ``labels`` is none of :data:`LABELS`.
+        DataError: nothing to train on, bad labels, labels that are all 0 or all 1, a game on both sides.
+        ValueError: ``labels`` is none of :data:`LABELS`, or κ is 0.
     """
     if labels not in LABELS:
         raise ValueError(f"labels: {labels!r} is not one of {', '.join(LABELS)}")
+    if not likelihood_weight(model):
+        raise ValueError("an implicit PRM needs a κ above 0")
+    check_sides(labelled, held_out)
     rows = implicit_rows(labelled, renderer, model, settings.batch_tokens, labels)
+    if not rows:
+        raise DataError("no labelled action to train on: raise rollout.games")
     others = implicit_rows(held_out, renderer, model, settings.batch_tokens)
     q_N, weight_N = (np.concatenate([getattr(row.columns, name) for row in rows]) for name in ("q", "loss_weight"))
     mean = np.average(q_N, weights=weight_N)
@@ -143,7 +141,7 @@ def train_implicit_prm(
         EpisodeTrainer(model, rows, partial(implicit_objective, offset=offset), settings, scratch)
     )
     metrics["offset"] = offset
-    if held_out:
+    if others:
         metrics |= _judged(model, others, held_out, settings, offset)
     return metrics
 
@@ -155,9 +153,11 @@ def _judged(
     settings: TrainSettings,
     offset: float,
 ) -> dict:
-    said = read_rows(model, rows, settings.batch_tokens, lambda logit, batch: implicit_logits(logit, batch, offset))
+    told = partial(implicit_logits, offset=offset)
+    said = read_rows(model, rows, settings.batch_tokens, told, head=False)
     own = [row.columns.own[row.columns.is_scored > 0] > 0 for row in rows]
-    score_N = np.concatenate([1 / (1 + np.exp(-logit_M[own_M])) for logit_M, own_M in zip(said, own, strict=True)])
+    own_N = np.concatenate([logit_M[own_M] for logit_M, own_M in zip(said, own, strict=True)])
+    score_N = torch.from_numpy(own_N).sigmoid().numpy()
     q_N = np.concatenate([item.q[~np.isnan(item.q)] for item in items])
     won_N = np.concatenate([np.full((~np.isnan(item.q)).sum(), item.episode.won) for item in items])
     tried = [(number, one) for number, item in enumerate(items) for one in item.tried]

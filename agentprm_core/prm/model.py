@@ -78,8 +78,9 @@ def likelihood_weight(prm: torch.nn.Module) -> float:
     return float(getattr(getattr(prm, "module", prm).config, "likelihood", 0.0))
 
 
-def action_logits(prm: torch.nn.Module, batch: Batch[ScoreColumns]) -> torch.Tensor:
-    """(M,) logits of Q_φ where ``is_scored``, float32."""
+def action_logits(prm: torch.nn.Module, batch: Batch[ScoreColumns], *, head: bool = True) -> torch.Tensor:
+    """(M,) logits of Q_φ where ``is_scored``, float32. Without ``head`` κ log π_φ alone, which leaves the value head
+    without a gradient."""
     weight, columns = likelihood_weight(prm), batch.columns
     scored_N = columns.is_scored > 0
     if not weight:
@@ -90,7 +91,9 @@ def action_logits(prm: torch.nn.Module, batch: Batch[ScoreColumns]) -> torch.Ten
     spoken_M = action_log_likelihood(
         out.hidden_states[-1][0], embedding_VW, batch.input_ids, batch.parent, end_M, columns.span[end_M].long()
     )
-    return out.logits[0, scored_N, 0].float() + weight * spoken_M
+    told_M = out.logits[0, scored_N, 0].float()
+    # a head that took no part would be missing where several processes average gradients
+    return (told_M if head else 0.0 * told_M) + weight * spoken_M
 
 
 def _with_adapter_of(policy: PreTrainedModel, prm: PreTrainedModel) -> PreTrainedModel:

@@ -47,6 +47,13 @@ class PrmColumns(ScoreColumns, TrainColumns):
     """There, the turn + 1: actions of one row and state compete."""
 
 
+def check_sides(labelled: Sequence[Labelled], held_out: Sequence[Labelled]) -> None:
+    """Raises DataError where a game is on both sides."""
+    shared = {item.episode.game_id for item in labelled} & {item.episode.game_id for item in held_out}
+    if shared:
+        raise DataError(f"{len(shared)} games are in both training and validation: {', '.join(sorted(shared)[:3])} …")
+
+
 def outcome_alone(labelled: Labelled) -> Labelled:
     """The episode with one label, its outcome (1 won, 0 lost), at its last action: what an outcome reward model (ORM)
     learns from (paper B, baselines)."""

@@ -58,8 +58,11 @@ def read_rows(
     rows: Sequence[Row[R]],
     batch_tokens: int,
     told: Callable[[torch.Tensor, Batch[R]], torch.Tensor],
+    *,
+    head: bool = True,
 ) -> list[np.ndarray]:
-    """What ``told`` makes of the logits (M,) of a batch, where each row ``is_scored``, in order. A row may be empty."""
+    """What ``told`` makes of the logits (M,) of a batch, where each row ``is_scored``, in order. A row may be empty.
+    ``head`` as in :func:`agentprm_core.prm.model.action_logits`."""
     training = prm.training
     prm.eval()
     found = [np.empty(0, np.float32) for _ in rows]
@@ -67,7 +70,7 @@ def read_rows(
     with packed_attention(prm):
         for numbers in cut(filled, [len(row) for row in rows], batch_tokens):
             batch = pack([rows[i] for i in numbers]).to(prm.device)
-            said_M = told(action_logits(prm, batch), batch)
+            said_M = told(action_logits(prm, batch, head=head), batch)
             counts = torch.bincount(batch.row[batch.columns.is_scored > 0], minlength=len(numbers))
             for i, said in zip(numbers, said_M.split(counts.tolist())):
                 found[i] = said.cpu().numpy()

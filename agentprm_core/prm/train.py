@@ -18,7 +18,7 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.prompt import Renderer
 from agentprm_core.prm.losses import pair_weights, prm_objective, relative, soft_bce
 from agentprm_core.prm.promise_progress import PromiseProgressTrainer
-from agentprm_core.prm.rows import Labelled, outcome_alone, prm_row, tried_alone
+from agentprm_core.prm.rows import Labelled, check_sides, outcome_alone, prm_row, tried_alone
 from agentprm_core.prm.score import score_episodes
 from agentprm_core.prm.validation import validate
 from agentprm_core.training.launch import fit
@@ -80,9 +80,7 @@ def train_prm(
         DataError: nothing to train on, bad labels, a game on both sides, no two actions that differ (``relative``).
     """
     labelled = list(labelled)
-    shared = {item.episode.game_id for item in labelled} & {item.episode.game_id for item in held_out}
-    if shared:
-        raise DataError(f"{len(shared)} games are in both training and validation: {', '.join(sorted(shared)[:3])} …")
+    check_sides(labelled, held_out)
     trainer = _trainer(labelled, renderer, prm, settings, scratch)
     metrics = fit(trainer)
     if held_out:

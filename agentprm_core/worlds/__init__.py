@@ -95,9 +95,13 @@ def world_spec(name: str) -> WorldSpec:
 
 def _hint(name: str) -> str:
     """What is missing where ``name`` is that of a module, or of its file."""
-    module = Path(name).stem if name.endswith(".py") else name
-    if "." in module or (module.isidentifier() and find_spec(module)):
-        return f"; did you mean {module}:SPEC?"
+    is_file = name.endswith(".py") and not name.startswith("/")
+    module = ".".join(Path(name).with_suffix("").parts) if is_file else name
+    if not all(part.isidentifier() for part in module.split(".")):
+        return "; a world of your own is named by its module and its spec, as in my_module:SPEC"
+    with suppress(ValueError):  # of __main__
+        if is_file or "." in module or find_spec(module):
+            return f"; did you mean {module}:SPEC?"
     return ""
 
 

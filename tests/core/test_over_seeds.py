@@ -73,7 +73,8 @@ def test_each_scorer_is_held_against_the_prm_with_the_priors_it_was_played_with(
 
 def test_the_best_that_learnt_nothing_is_chosen_by_seed_and_games():
     one = [searched("prm", 0.1, 0.8, 0.7), searched("random", 0.0, 0.5, 0.6), searched("constant", 0.1, 0.6, 0.4)]
-    other = [searched("prm", 0.1, 0.9, 0.7), searched("random", 0.0, 0.5, 0.4), searched("head", 0.0, 0.95, 0.9)]
+    other = [searched("prm", 0.1, 0.9, 0.7), searched("random", 0.0, 0.5, 0.4), searched("constant", 0.1, 0.3, 0.3)]
+    other += [searched("head", 0.0, 0.95, 0.9), searched("random", 0.1, 0.9, 0.9)]  # one learns, one is in one seed
     best = {row["on"]: row for row in searches_of([one, other], 0.1) if row["scorer"] == "nothing learnt"}
     assert best["all"]["success"] == [0.6, 0.5] and best["unseen"]["success"] == [0.6, 0.4]
     assert best["all"]["differences"] == pytest.approx([0.2, 0.4])

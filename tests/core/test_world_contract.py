@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -183,7 +184,17 @@ def test_an_unknown_engine_is_named() -> None:
         make_world("slow")
 
 
-@pytest.mark.parametrize("named", ["json", "here/json.py"])
-def test_a_module_in_place_of_its_spec_is_told_what_is_missing(named: str) -> None:
-    with pytest.raises(ValueError, match=r"nor package.module:SPEC; did you mean json:SPEC\?$"):
+@pytest.mark.parametrize(
+    ("named", "hint"),
+    [
+        ("json", "; did you mean json:SPEC?"),
+        ("here/lamps.py", "; did you mean here.lamps:SPEC?"),
+        ("here.lamps", "; did you mean here.lamps:SPEC?"),
+        ("/somewhere/lamps.py", "; a world of your own is named by its module and its spec, as in my_module:SPEC"),
+        ("__main__", ""),
+        ("nowhere", ""),
+    ],
+)
+def test_a_module_in_place_of_its_spec_is_told_what_is_missing(named: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"nor package.module:SPEC{hint}") + "$"):
         make_world(named)

@@ -1,12 +1,16 @@
 """An implicit PRM: its values by a slow way, its labels, and that a search gains from what it has learnt."""
 
+import copy
 import sys
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
+from transformers import PreTrainedModel
 
 from agentprm_core.errors import DataError
 from agentprm_core.policy.models import Checkpoint
@@ -15,9 +19,9 @@ from agentprm_core.prm.implicit import (
     implicit_logits,
     implicit_objective,
     implicit_rows,
-    new_implicit,
     train_implicit_prm,
 )
+from agentprm_core.prm.model import new_prm
 from agentprm_core.prm.rows import Labelled, Tried, action_tokens
 from agentprm_core.prm.score import read_rows
 from agentprm_core.training.attention import packed_attention
@@ -84,19 +88,19 @@ def slowly(trained, start, policy: Checkpoint, item: Labelled) -> list[float]:
 
 
 def test_values_are_sums_of_log_ratios(policy, items):
-    start = new_implicit(policy.model, KAPPA)
+    start = new_prm(policy.model, KAPPA)
     rows = implicit_rows(items, policy.renderer, start, 64)
     told = partial(implicit_logits, offset=OFFSET)
-    for logit_M in read_rows(start, rows, 64, told):
+    for logit_M in read_rows(start, rows, 64, told, head=False):
         np.testing.assert_allclose(logit_M, OFFSET, atol=1e-5)
-    trained = moved(new_implicit(policy.model, KAPPA))
+    trained = moved(new_prm(policy.model, KAPPA))
     for batch_tokens in (64, 4096):  # one row a batch, and all in one
-        for logit_M, item in zip(read_rows(trained, rows, batch_tokens, told), items, strict=True):
+        for logit_M, item in zip(read_rows(trained, rows, batch_tokens, told, head=False), items, strict=True):
             np.testing.assert_allclose(logit_M, slowly(trained, start, policy, item), rtol=1e-3, atol=1e-4)
 
 
 def test_turns_learn_from_every_label_and_outcome_from_the_last_alone(policy, items):
-    start = new_implicit(policy.model, KAPPA)
+    start = new_prm(policy.model, KAPPA)
     by_turn = implicit_rows(items, policy.renderer, start, 4096)
     assert [row.columns.loss_weight.sum() for row in by_turn] == [5, 1, 2]
     by_outcome = implicit_rows(items, policy.renderer, start, 4096, "outcome")
@@ -104,7 +108,7 @@ def test_turns_learn_from_every_label_and_outcome_from_the_last_alone(policy, it
         at = np.flatnonzero(row.columns.loss_weight)
         assert at.tolist() == [row.columns.is_scored.nonzero()[0][-1]] and row.columns.is_scored.sum() == read
         assert row.columns.q[at[0]] == item.episode.won and not row.branches
-    trained = moved(new_implicit(policy.model, KAPPA))
+    trained = moved(new_prm(policy.model, KAPPA))
     for rows, labels in ((by_turn, None), (by_outcome, "outcome")):
         with packed_attention(trained), torch.no_grad():
             losses = implicit_objective(trained, pack(rows), OFFSET)
@@ -125,10 +129,12 @@ def test_a_search_gains_from_what_it_has_learnt(toy_engine, policy, tmp_path, la
     data = episodes_with_labels(policy)
     if labels == "outcome":  # half of the episodes take the mug: those are the won ones
         data = [replace(item, tried=()) for item in data]
-    model = new_implicit(policy.model, KAPPA)
+    model = new_prm(policy.model, KAPPA)
     how = TrainSettings(epochs=20, learning_rate=5e-3, batch_tokens=2048, save_every=0, seed=1)
-    held_out = [replace(item, tried=()) for item in data[-9:]]
-    figures = train_implicit_prm(data[:-9], policy.renderer, model, how, tmp_path, labels=labels, held_out=held_out)
+    aside = {item.episode.game_id for item in data[-9:]}
+    held_out = [replace(item, tried=()) for item in data if item.episode.game_id in aside]
+    learnt = [item for item in data if item.episode.game_id not in aside]
+    figures = train_implicit_prm(learnt, policy.renderer, model, how, tmp_path, labels=labels, held_out=held_out)
     assert figures["curve"][-1]["prm_loss"] < figures["curve"][0]["prm_loss"]
     assert figures["validation"]["actions"] == sum(item.episode.length for item in held_out)
     assert not dict(model.named_parameters())["score.weight"].any()
@@ -142,15 +148,48 @@ def test_a_search_gains_from_what_it_has_learnt(toy_engine, policy, tmp_path, la
 def test_labels_that_are_all_alike_teach_nothing(policy, items, tmp_path):
     how = TrainSettings(epochs=1, learning_rate=1e-3, batch_tokens=512, save_every=0, seed=1)
     lost = [replace(item, episode=replace(item.episode, won=False)) for item in items]
-    model = new_implicit(policy.model, KAPPA)
+    model = new_prm(policy.model, KAPPA)
     with pytest.raises(DataError, match="the mean label is 0: nothing to tell apart"):
         train_implicit_prm(lost, policy.renderer, model, how, tmp_path, labels="outcome")
     with pytest.raises(ValueError, match="labels: 'steps' is not one of turns, outcome"):
         train_implicit_prm(lost, policy.renderer, model, how, tmp_path, labels="steps")
+    with pytest.raises(ValueError, match="an implicit PRM needs a κ above 0"):
+        train_implicit_prm(lost, policy.renderer, new_prm(policy.model), how, tmp_path)
+    with pytest.raises(DataError, match="1 games are in both training and validation: g1"):
+        train_implicit_prm(items, policy.renderer, model, how, tmp_path, held_out=items[1:2])
+    unlabelled = [replace(items[1], q=np.array([np.nan], np.float32))]
+    for nothing in ([], unlabelled):
+        with pytest.raises(DataError, match="no labelled action to train on"):
+            train_implicit_prm(nothing, policy.renderer, model, how, tmp_path)
+
+
+def test_held_out_actions_are_judged_by_what_became_likelier(policy, items, tmp_path):
+    """Labels of one game say: go to the shelf, do not look. Another game's branches have returns that say the same."""
+    how = TrainSettings(epochs=200, learning_rate=5e-3, batch_tokens=2048, save_every=0, seed=1)
+    held_out = [replace(items[0], episode=replace(items[0].episode, game_id="other"))]
+    model = new_prm(policy.model, KAPPA)
+    figures = train_implicit_prm(items, policy.renderer, model, how, tmp_path, held_out=held_out)
+    assert figures["ranking"]["pairs"] == 1 and figures["ranking"]["accuracy"] == 1.0
+    turned = [replace(one, returns=tuple(1 - r for r in one.returns)) for one in held_out[0].tried]
+    upside_down = [replace(held_out[0], tried=turned)]
+    again = train_implicit_prm(
+        items, policy.renderer, new_prm(policy.model, KAPPA), how, tmp_path, held_out=upside_down
+    )
+    assert again["ranking"]["accuracy"] == 0.0
+
+
+def test_an_adapter_learns_and_the_head_does_not(policy, items, tmp_path):
+    adapter = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    model = new_prm(cast(PreTrainedModel, get_peft_model(copy.deepcopy(policy.model), adapter)), KAPPA)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    how = TrainSettings(epochs=3, learning_rate=1e-2, batch_tokens=2048, save_every=0, seed=1)
+    train_implicit_prm(items, policy.renderer, model, how, tmp_path)
+    moved_ = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    assert moved_ and all(".lora_" in name for name in moved_)
 
 
 def test_columns_extend_a_prms(policy, items):
-    row = implicit_rows(items, policy.renderer, new_implicit(policy.model, KAPPA), 4096)[0]
+    row = implicit_rows(items, policy.renderer, new_prm(policy.model, KAPPA), 4096)[0]
     assert isinstance(row.columns, ImplicitColumns) and row.columns.own.sum() == 3
 
 
@@ -160,3 +199,16 @@ def test_labels_that_are_none_are_one_line(tmp_path, monkeypatch, capsys):
         implicit_prm.main()
     said = capsys.readouterr().err
     assert said.startswith("implicit_prm: ") and "'steps'" in said and said.count("\n") == 1
+
+
+@pytest.mark.integration
+def test_two_processes_train_as_one_does(policy, items, tmp_path):
+    trained = {}
+    how = TrainSettings(steps=4, learning_rate=1e-3, batch_tokens=64, save_every=0, seed=1, accumulation=2)
+    for name, processes in (("one", 1), ("two", 2)):
+        model = new_prm(policy.model, KAPPA)
+        train_implicit_prm(items, policy.renderer, model, replace(how, processes=processes), tmp_path / name)
+        trained[name] = dict(model.named_parameters())
+    assert not trained["two"]["score.weight"].any()
+    for name, weight in trained["one"].items():
+        torch.testing.assert_close(trained["two"][name], weight, rtol=1e-3, atol=1e-4)
