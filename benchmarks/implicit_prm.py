@@ -17,18 +17,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import torch
-
 from agentprm_core.arguments import count
-from agentprm_core.methods.critic_base import labelled_sides, save_prm
+from agentprm_core.methods.critic_base import save_prm
 from agentprm_core.prm.implicit import LABELS, train_implicit_prm
 from agentprm_core.prm.model import new_prm
-from agentprm_core.prm.ranking import in_short
 from agentprm_core.search.scorers import KAPPA
 from agentprm_core.training.settings import TrainSettings
 from benchmarks.answering import answer, campaign_parser
-from benchmarks.campaigns import given_of, params_of
-from benchmarks.placebo_prm import check_out, critic_of
+from benchmarks.placebo_prm import check_out, labels_of, told
 
 
 def train(root: Path, iteration: int, labels: str, out: Path, scratch: Path, limit: int | None = None) -> dict:
@@ -38,11 +34,7 @@ def train(root: Path, iteration: int, labels: str, out: Path, scratch: Path, lim
         DataError: no campaign there, or one whose critic learns otherwise; ``out`` is there, and is no checkpoint.
     """
     check_out(out)
-    params = params_of(root)
-    config, critic = critic_of(root, params), params["critic"]
-    given = given_of(root, params, iteration, scratch)
-    torch.set_num_threads(given.threads)
-    learnt, held_out = labelled_sides(given, gamma=config.gamma, outcome=critic["outcome"])
+    config, given, learnt, held_out = labels_of(root, iteration, scratch)
     hardware = given.hardware.settings(
         learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=given.seed
     )
@@ -55,12 +47,6 @@ def train(root: Path, iteration: int, labels: str, out: Path, scratch: Path, lim
     return {"labels": labels, "offset": figures["offset"], "validation": validation, "ranking": figures["ranking"]}
 
 
-def _told(figures: dict) -> str:
-    auc = figures["validation"]["auc"]
-    told = "no auc" if auc is None else f"auc {auc:.3f}"  # where all held-out episodes ended alike
-    return f"{told} on held-out games; orders {in_short(figures['ranking'])}"
-
-
 def main() -> None:
     parser = campaign_parser("implicit_prm", __doc__)
     parser.add_argument("--iteration", type=count, default=1, help="whose rollouts and labels (default %(default)s)")
@@ -70,7 +56,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         where = (args.campaign, args.iteration, args.labels, args.out, Path(scratch))
-        answer("implicit_prm", lambda: train(*where, args.limit), _told, only_json=args.json)
+        answer("implicit_prm", lambda: train(*where, args.limit), told, only_json=args.json)
 
 
 if __name__ == "__main__":

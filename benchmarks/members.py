@@ -22,19 +22,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from agentprm_core.arguments import at_least, count
 from agentprm_core.errors import DataError
 from agentprm_core.methods.base import Given
-from agentprm_core.methods.critic_base import labelled_sides, save_prm, starting_prm, train_on_labels
+from agentprm_core.methods.critic_base import save_prm, starting_prm, train_on_labels
 from agentprm_core.policy.models import MANIFEST
 from agentprm_core.prm.ensemble import averaged
 from agentprm_core.prm.ranking import in_short, ranked
 from agentprm_core.seeding import episode_seed
 from benchmarks.answering import answer, campaign_parser
-from benchmarks.campaigns import given_of, params_of
-from benchmarks.placebo_prm import critic_of
+from benchmarks.placebo_prm import labels_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -48,12 +45,8 @@ def train_members(root: Path, iteration: int, members: int, out: Path, scratch: 
     """
     if out.exists() and any(out.iterdir()) and not (out / "1" / MANIFEST).exists():
         raise DataError(f"--out: {out} is there, and has no members: name a folder that is not")
-    params = params_of(root)
-    config, critic = replace(critic_of(root, params), init_from="policy"), params["critic"]
-    given = given_of(root, params, iteration, scratch)
-    torch.set_num_threads(given.threads)
-    train, held_out = labelled_sides(given, gamma=config.gamma, outcome=critic["outcome"])
-    train, made = train[:limit], {}
+    config, given, train, held_out = labels_of(root, iteration, scratch)
+    config, train, made = replace(config, init_from="policy"), train[:limit], {}
 
     def keep(name: str, model: PreTrainedModel) -> None:
         write(name, model)

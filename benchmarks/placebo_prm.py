@@ -22,10 +22,12 @@ import torch
 
 from agentprm_core.arguments import count
 from agentprm_core.errors import DataError
+from agentprm_core.methods.base import Given
 from agentprm_core.methods.critic_base import CriticConfig, MixedInit, labelled_sides, save_prm, train_on_labels
 from agentprm_core.policy.models import MANIFEST
 from agentprm_core.prm.placebo import permuted
-from agentprm_core.prm.ranking import ranked
+from agentprm_core.prm.ranking import in_short, ranked
+from agentprm_core.prm.rows import Labelled
 from benchmarks.answering import answer, campaign_parser
 from benchmarks.campaigns import given_of, params_of
 
@@ -52,6 +54,16 @@ def critic_of(root: Path, params: Mapping) -> CriticConfig:
     return CriticConfig(**{name: critic[name] for name in SHARED}, init_from=MixedInit("policy", mixing))
 
 
+def labels_of(root: Path, iteration: int, scratch: Path) -> tuple[CriticConfig, Given, list[Labelled], list[Labelled]]:
+    """The campaign's critic (:func:`critic_of`), what its stage ``prm`` is given, and the labelled episodes of training
+    and held-out games. Raises DataError as :func:`critic_of`, and where there is no campaign."""
+    params = params_of(root)
+    config = critic_of(root, params)
+    given = given_of(root, params, iteration, scratch)
+    torch.set_num_threads(given.threads)
+    return config, given, *labelled_sides(given, gamma=config.gamma, outcome=params["critic"]["outcome"])
+
+
 def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: int | None = None) -> dict:
     """Train and write the placebo; returns its figures. ``limit``: only so many training episodes.
 
@@ -59,11 +71,7 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
         DataError: no campaign there, or one whose critic learns otherwise; ``out`` is there, and is no checkpoint.
     """
     check_out(out)
-    params = params_of(root)
-    config, critic = critic_of(root, params), params["critic"]
-    given = given_of(root, params, iteration, scratch)
-    torch.set_num_threads(given.threads)
-    train, held_out = labelled_sides(given, gamma=config.gamma, outcome=critic["outcome"])
+    config, given, train, held_out = labels_of(root, iteration, scratch)
     trained = train_on_labels(config, given, permuted(train[:limit], given.seed), held_out, loss="bce")
     trainee = given.trainee
     save_prm(trained.model, given, out)
@@ -73,10 +81,11 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     return {"validation": validation, **figures}
 
 
-def _told(figures: dict) -> str:
-    auc, orders = figures["validation"]["auc"], figures["ranking"]["accuracy"]
-    told = "no auc" if auc is None else f"auc {auc:.3f}"  # where all held-out labels are on one side
-    return f"{told} on held-out games; orders {orders} of the pairs"
+def told(figures: dict) -> str:
+    """How a PRM does on held-out games, as a line."""
+    auc = figures["validation"]["auc"]
+    separates = "no auc" if auc is None else f"auc {auc:.3f}"  # where all held-out episodes ended alike
+    return f"{separates} on held-out games; orders {in_short(figures['ranking'])}"
 
 
 def main() -> None:
@@ -87,7 +96,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         where = (args.campaign, args.iteration, args.out, Path(scratch))
-        answer("placebo_prm", lambda: train_placebo(*where, args.limit), _told, only_json=args.json)
+        answer("placebo_prm", lambda: train_placebo(*where, args.limit), told, only_json=args.json)
 
 
 if __name__ == "__main__":

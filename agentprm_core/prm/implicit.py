@@ -65,9 +65,8 @@ def implicit_rows(
     """
     if labels == "outcome":
         items = [replace(item, tried=()) for item in items]
+    items = [item for item in items if item.tried or not np.isnan(item.q).all()]  # others teach nothing
     rows = [_with_own(prm_row(item, renderer)) for item in items]
-    rows = [row for row in rows if row.columns.is_scored.any()]  # others teach nothing
-    items = [item for item in items if item.tried or not np.isnan(item.q).all()]
     said = read_rows(model, rows, batch_tokens, lambda logit_M, _: logit_M, head=False)
     for row, item, old_M in zip(rows, items, said, strict=True):
         columns, read_L = row.columns, row.columns.is_scored > 0
