@@ -100,6 +100,12 @@ def named_id(ids: Sequence[str], asked: str, where: str) -> str:
         return asked
     if asked.isdecimal() and 1 <= int(asked) <= len(ids):
         return ids[int(asked) - 1]
-    near = [] if asked.isdecimal() else difflib.get_close_matches(asked, ids, n=3, cutoff=0.3)
-    near = f"the nearest: {', '.join(near)}" if near else f"name an id, or a place from 1 to {len(ids)}"
-    raise DataError(f"{asked}: no such game in {where}; {near}")
+    near = "" if asked.isdecimal() else f"the nearest: {', '.join(_nearest(ids, asked))}; or "
+    raise DataError(f"{asked}: no such game in {where}; {near}a place from 1 to {len(ids)}")
+
+
+def _nearest(ids: Sequence[str], asked: str) -> list[str]:
+    """Three ids: those that have ``asked`` in them, then those that are most like it."""
+    within = [name for name in ids if asked.lower() in name.lower()]
+    like = difflib.get_close_matches(asked, ids, n=3, cutoff=0.0)
+    return list(dict.fromkeys([*within, *like]))[:3]

@@ -13,7 +13,9 @@ done
 # The same in WebShop, where the paper has it too, with Monte Carlo labels beside; without the policy's likelihood and prior,
 # as in the papers; and as many episodes of 225 games, 16 of each, in place of one of 3,600.
 # Plain heads, a loss on pages. The figures are of tokens of single words; with those of this tree π₀ learns more.
-webshop="webshop compute.threads=1 games.train=46700 critic.require=nothing model.heads=4 sft.observation_weight=0.5"
+webshop="webshop compute.threads=1 games.train=46700 critic.require=nothing model.heads=4 sft.observation_weight=0.5 sft.epochs=3.5"
+webshop="$webshop demos.games=4000 rollout.games=3600 rollout.branch.train_states=200 rollout.branch.random_states=3000"
+webshop="$webshop rollout.branch.validation_states=200 rollout.branch.continuations=6"
 webshop="$webshop evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,beam_4x4,beam_8x8]"
 own="rollout.branch.train_states=0 rollout.branch.random_states=0"
 few="rollout.games=225 rollout.episodes_per_game=16"

@@ -15,14 +15,14 @@ beside() { # NAME STEPS: commands that compare policies, and that train on the d
 }
 shop="rollout.games=1500 rollout.branch.train_states=60 rollout.branch.random_states=600"
 shop="$shop rollout.branch.validation_states=120 rollout.branch.continuations=4 critic.require=nothing"
-shop="$shop method.games=2000 method.search=beam_4x4 method.steps=400 demos.games=1000 sft.epochs=4.6"
+shop="$shop method.games=2000 method.search=beam_4x4 method.steps=400 demos.games=1000 sft.epochs=4.6 games.train=22000"
 by="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 THEN=$(beside webshop 1200) sh experiments/run webshop-few no_memory webshop $one $shop
 fewer="$shop rollout.games=2000 method.games=2500 method.steps=500 demos.games=400 sft.epochs=9"
 THEN=$(beside webshop 1500) sh experiments/run webshop-400 no_memory webshop $one $fewer \
   "evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,beam_8x8]"
 sh experiments/run webshop-few-8x8 no_memory webshop $one $shop $by -- evaluate@0
-sh experiments/run webshop-half no_memory webshop $one demos.games=2000 sft.epochs=2.3 -- sft && for split in seen unseen; do
+sh experiments/run webshop-half no_memory webshop $one demos.games=2000 sft.epochs=2.3 games.train=22000 -- sft && for split in seen unseen; do
   python -m benchmarks.handover --policy data/checkpoints/policy/0 --games data/games/$split.parquet --split $split
 done
 sh experiments/run webshop-4000 no_memory webshop $one $shop demos.games=4000 sft.epochs=2.3 \

@@ -11,7 +11,7 @@ one() { # NAME WORD…: the PRM of this experiment, kept under its name; none of
   name=$1
   shift
   rm -rf "${prms:?}/$name"
-  sh experiments/run "curves-$world-$seed-$name" no_memory seed=$seed "$@" "$world" $numbers compute.threads=1 critic.require=nothing \
+  sh experiments/run "curves-$world-$seed-$name" no_memory seed=$seed "$world" $numbers "$@" compute.threads=1 critic.require=nothing \
     games.train=12800 $own -- prm@1 && mkdir -p "$prms" && cp -rL data/checkpoints/prm/1 "$prms/$name"
 }
 curves() { # OUT OPTION…
@@ -21,11 +21,11 @@ curves() { # OUT OPTION…
     --max-action-tokens $tokens --best-of 8,16,32,64 --beams 2x2,4x4,8x8 --out "data/curves/$out" --prm agentprm_b=$prms/agentprm_b \
     --prm agentprm_a=$prms/agentprm_a --prm pvm=$prms/pvm --prm orm=$prms/orm --prm mc=$prms/mc --prm placebo=$prms/placebo "$@"
 }
-own="rollout.branch.train_states=0 rollout.branch.random_states=0"
+own="rollout.branch.train_states=0 rollout.branch.random_states=0 rollout.branch.validation_states=200 rollout.branch.continuations=6"
 for world in ${WORLDS:-webshop textcraft babyai arithmetic}; do for seed in ${SEEDS:-1}; do
   prms=.scratch/experiments/curves/$world-$seed split=unseen tokens=32
   case $world in
-  webshop) numbers="demos.games=1000 sft.epochs=4.6" ;;
+  webshop) numbers="demos.games=1000 sft.epochs=4.6 rollout.games=3600" ;;
   textcraft) numbers="" ;;
   babyai) numbers="demos.games=2000 sft.epochs=4" tokens=16 ;;
   arithmetic) numbers="" split=seen tokens=8 ;; # of unseen orders of operations the policy wins too few to tell PRMs apart

@@ -65,7 +65,8 @@ python -m benchmarks.over_seeds $kept/all-0.5-*.json --against $kept/all-1.0-*.j
 # WebShop: the placebo of this table is the PRM that is not mixed
 seed=1 size=webshop searches=best_of_16,best_of_64,beam_4x4
 shop="no_memory seed=1 webshop compute.threads=1 critic.require=nothing demos.games=1000 sft.epochs=4.6 games.train=12800"
-shop="$shop rollout.branch.train_states=0 rollout.branch.random_states=0"
+shop="$shop rollout.games=3600 rollout.branch.train_states=0 rollout.branch.random_states=0"
+shop="$shop rollout.branch.validation_states=200 rollout.branch.continuations=6"
 whole=$kept/prm-webshop
 THEN="rm -rf $whole && cp -rL data/checkpoints/prm/1 $whole" sh experiments/run mixed-webshop-1.0 $shop -- prm@1
 THEN=$(play 0.5 data/checkpoints/prm/1 prm,placebo,untrained_likelihood --placebo $whole --max-action-tokens 32) \

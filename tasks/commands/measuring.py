@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from agentprm_core.datasets import atomic_write
+from agentprm_core.errors import DataError
 from agentprm_core.evaluate import outcomes_table, summary
 from agentprm_core.policy.models import load_checkpoint, measured_where, playing_dtype, require_world
 from agentprm_core.policy.server import Endpoint
@@ -31,13 +32,21 @@ _UNBOUNDED_MB = 1 << 20
 
 
 def measured(arguments: argparse.Namespace) -> dict:
-    """One checkpoint on one split, as the command line says. Returns the figures."""
+    """One checkpoint on one split, as the command line says. Returns the figures.
+
+    Raises DataError where the context holds the first prompt of no game.
+    """
     start = time.perf_counter()
     quiet()
     settle_world(arguments)
     player, search, play = (_served if arguments.server else _here)(arguments)
     games = asked_games(arguments)
     episodes = play(games, search, arguments.seed)
+    if episodes and all(episode.truncated and not episode.length for episode in episodes):
+        raise DataError(
+            f"no game begins: what the world says first fills a context of {search.settings.context} tokens; a larger "
+            "--context, or a model that reads more"
+        )
     if arguments.out:
         _write(episodes, games, arguments.out)
     constrained = search.settings.constrained
@@ -47,7 +56,8 @@ def measured(arguments: argparse.Namespace) -> dict:
     (row,) = summary(outcomes)
     told = {name: value for name, value in row.items() if name not in ("iteration", "method", "score")}
     seconds = time.perf_counter() - start
-    return {**told, "max_turns": search.settings.max_turns, "policy": player, "seconds": seconds}
+    limits = {"max_turns": search.settings.max_turns, "context": search.settings.context}
+    return {**told, **limits, "policy": player, "seconds": seconds}
 
 
 def _write(episodes: Sequence[Episode], games: Sequence[Game], path: Path) -> None:

@@ -29,6 +29,10 @@ BRANCHED = 0.75
 """Share of an episode's turns that a play from a branched state takes."""
 ONLINE = 1.8
 """A step of online DPO with its draws, scores and reference over the step alone (docs/performance.md)."""
+_TRAINS = ("sft", "prm", "policy")
+"""Stages that train. The others play."""
+_FEWEST_TOKENS = 512
+"""Of a pass of training, where a smaller one is looked for."""
 PROBED = 256
 """Episodes at whose states online DPO's first pairs are drawn."""
 
@@ -64,34 +68,57 @@ def remedy(params: Params, stage: str, memory_gb: float) -> str:
     """What single change makes a stage fit, as words for a user."""
     from tasks.commands.plan_traffic import traffic_of
 
-    traffic = traffic_of(params)
-    for said, changed in _changes(params):
+    traffic, limit = traffic_of(params), memory_gb * 2**30
+    for said, changed in (_smaller_passes if stage in _TRAINS else _smaller_caches)(params):
         try:
             found = {planned.name: planned for planned in plan_stages(changed, traffic)}[stage]
         except DataError:  # no conversation fits in a cache that small
             break
-        if found.memory.total <= memory_gb * 2**30:
+        if found.memory.total <= limit:
             return said
-    if not isinstance(params.model, PublishedModel):
-        return "no smaller pass or cache makes it fit; lower model.width or model.layers, or use a larger machine"
-    smaller = "a smaller model.lora.rank" if params.model.lora else "model.lora"
-    change = f"choose a smaller model.source, {smaller}, or compute.parallel with fsdp2"
-    return f"no smaller pass or cache makes it fit; {change}"
+    (planned,) = [planned for planned in plan_stages(params, traffic) if planned.name == stage]
+    changes = ", ".join([*_larger_changes(params, stage), "or use a larger machine"])
+    if planned.memory.weights > limit:
+        return f"its weights alone are {planned.memory.weights / 2**30:.1f} GiB; {changes}"
+    lower = "" if stage in _TRAINS else "lower model.context, "
+    return f"no smaller {'pass' if stage in _TRAINS else 'cache'} makes it fit; {lower}{changes}"
 
 
-def _changes(params: Params) -> Iterator[tuple[str, Params]]:
-    compute, model = params.compute, params.model
+def _larger_changes(params: Params, stage: str) -> list[str]:
+    """What is not set yet, and lowers what the stage holds."""
+    model, trains = params.model, stage in _TRAINS
+    if not isinstance(model, PublishedModel):
+        return ["lower model.width or model.layers"]
+    changes = ["choose a smaller model.source"]
+    if params.compute.precision != "bfloat16":
+        changes.append("set compute.precision to bfloat16")
+    if trains and not model.lora:
+        changes.append("set model.lora")
+    elif trains and model.lora and model.lora.rank > 1:
+        changes.append("lower model.lora.rank")
+    if trains and not (params.compute.parallel and params.compute.parallel.sharding == "fsdp2"):
+        changes.append("set compute.parallel with fsdp2 on several GPUs")
+    return changes
+
+
+def _smaller_passes(params: Params) -> Iterator[tuple[str, Params]]:
+    """Of training."""
+    compute, model, first = params.compute, params.model, "set "
     if isinstance(model, PublishedModel) and not model.gradient_checkpointing:
         model = replace(model, gradient_checkpointing=True)
         yield "set model.gradient_checkpointing to true", replace(params, model=model)
-    tokens, cache = compute.pass_tokens, compute.cache_mb
-    while (tokens := tokens // 2) >= 512:
-        cache //= 2
-        smaller = replace(compute, pass_tokens=tokens, cache_mb=cache)
-        said = f"set model.gradient_checkpointing to true, compute.pass_tokens to {tokens} and compute.cache_mb to "
-        if model is params.model:
-            said = f"set compute.pass_tokens to {tokens} and compute.cache_mb to "
-        yield f"{said}{smaller.cache_mb}", replace(params, model=model, compute=smaller)
+        first = "set model.gradient_checkpointing to true and "
+    tokens = compute.pass_tokens
+    while (tokens := tokens // 2) >= _FEWEST_TOKENS:
+        smaller = replace(compute, pass_tokens=tokens)
+        yield f"{first}compute.pass_tokens to {tokens}", replace(params, model=model, compute=smaller)
+
+
+def _smaller_caches(params: Params) -> Iterator[tuple[str, Params]]:
+    """Of play."""
+    cache = params.compute.cache_mb
+    while cache := cache // 2:
+        yield f"set compute.cache_mb to {cache}", replace(params, compute=replace(params.compute, cache_mb=cache))
 
 
 class _Campaign:

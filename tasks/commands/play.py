@@ -179,7 +179,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--policy", help=f"checkpoint folder, shipped:NAME, or a Hugging Face id (default {AGENT})")
     who.add_argument(
-        "--server", type=address, metavar="URL", help="up to and with the version; its key is in OPENAI_API_KEY"
+        "--server",
+        type=address,
+        metavar="URL",
+        help="an OpenAI-compatible server, as http://localhost:8000/v1; its key is in OPENAI_API_KEY",
     )
     parser.add_argument(
         "--prm", help="the PRM that judges: checkpoint folder, or shipped:NAME (default that of the agent)"

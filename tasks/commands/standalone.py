@@ -99,7 +99,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         type=address,
         metavar="URL",
         action="append",
-        help=f"up to and with the version; a key that it wants is in {API_KEY}; again: servers that share the games",
+        help=f"an OpenAI-compatible server, as http://localhost:8000/v1; its key is in {API_KEY}; again: servers that "
+        "share the games",
     )
     parser.add_argument("--model", help="of --server: the policy's name there")
     parser.add_argument("--speech", choices=tuple(SPEECH), help="of --server: text if trained here, chat if published")
@@ -211,8 +212,10 @@ def main(prog: str = "python -m tasks.evaluate") -> None:
     games = f"{figures['games']} games of {arguments.split}"
     if arguments.games is None:
         games = f"{figures['games']} generated games of {arguments.world}, {arguments.split}, seed {arguments.seed}"
+    cut = round(figures["truncated"] * figures["games"])
+    outgrown = f"; {cut} of the games outgrew the context of {figures['context']} tokens" if cut else ""
     print(
         f"{figures['decoding']} on {games}: success {figures['success']:.1%} "
         f"[{low:.1%}, {high:.1%}], mean reward {figures['mean_reward']:.3f}, {figures['mean_actions']:.1f} actions, "
-        f"{figures['seconds']:.0f} s"
+        f"{figures['seconds']:.0f} s{outgrown}"
     )

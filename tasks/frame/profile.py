@@ -32,6 +32,8 @@ _WHOLE = {"iterations": "1", "policies": "0"}
 Without it (``policies.2.prm=3``) single entries are changed."""
 _SIZES = {"width", "layers", "heads", "context", "max_action_tokens"}
 """Keys of a model from scratch that a world's profile sets to what its episodes need."""
+_OF_SCRATCH = {"model", "sft", "rollout", "method"}
+"""Sections that a world's profile sets to what a policy from scratch needs to learn in it."""
 
 
 Read = Callable[[Path], dict]
@@ -77,11 +79,11 @@ def _value(word: str, value: str):
 
 def overridden(params: dict, overrides: Mapping) -> dict:
     """``params`` changed in place, key by key; a mapping goes deeper, anything else replaces. What is equal stays as it
-    is written. A world's sizes of a model from scratch change no other kind of model."""
-    skipped = "model" if _sized_for_scratch(params, overrides) else None
+    is written. What a world's profile sets for a policy from scratch changes nothing of another kind of model's."""
+    skipped = _OF_SCRATCH if _sized_for_scratch(params, overrides) else set()
     for key, value in overrides.items():
         there = params.get(key)
-        if key == skipped:
+        if key in skipped:
             continue
         if isinstance(value, Mapping) and isinstance(there, dict) and not _is_another(key, there, value):
             overridden(there, value)
@@ -140,7 +142,7 @@ def _require_fitting(word: str, overrides: Mapping, params: Mapping, chosen: dic
         if _is_another(section, there, value):
             chosen[section] = _Choice(word, {*there}, world)
             continue
-        if name in value or "=" in word or (section == "model" and _sized_for_scratch(params, overrides)):
+        if name in value or "=" in word or (section in _OF_SCRATCH and _sized_for_scratch(params, overrides)):
             continue
         for key in (key for key in value if key not in there):
             last = chosen.get(section)

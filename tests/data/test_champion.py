@@ -210,6 +210,15 @@ def test_mlflow_that_is_away_is_one_line_within_seconds(uri, said, tmp_path, mon
     assert not (tmp_path / "weights").exists()
 
 
+def test_a_folder_where_no_campaign_ran_is_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for ask in (lambda: command.main(arguments=["--show"]), lambda: fetch.main(arguments=["champion", "--to", "here"])):
+        with pytest.raises(SystemExit, match=r"mlflow\.db: not there: run it in the folder of a campaign that ran"):
+            ask()
+    assert not list(tmp_path.iterdir())
+
+
 def naps_of_this_thread(monkeypatch) -> list[float]:
     """The seconds that it asks to sleep for, which it does not."""
     naps, sleep, this = [], time.sleep, threading.current_thread()

@@ -13,7 +13,8 @@ from agentprm_core.errors import DataError
 from agentprm_core.policy.models import MANIFEST, load_checkpoint, measured_where, save_checkpoint
 from agentprm_core.policy.speech import API_KEY
 from agentprm_core.prm.model import new_prm
-from agentprm_core.types import GAMES
+from agentprm_core.types import GAMES, Game, Turn
+from agentprm_core.worlds import world_spec
 from agentprm_core.worlds.alfworld.spec import ALFWORLD
 from agentprm_core.worlds.arithmetic.spec import ARITHMETIC
 from agentprm_core.worlds.published import world_of_games
@@ -240,6 +241,28 @@ def test_every_game_is_written(checkpoints, capsys, monkeypatch, tmp_path):
     assert {len(row["actions"]) for row in rows} == {3}
 
 
+def test_a_context_that_games_outgrow_is_told_and_one_that_none_begins_in_is_refused(checkpoints, capsys, monkeypatch):
+    common = ["evaluate", "--policy", checkpoints / "policy", "--games", checkpoints, "--split", "unseen"]
+
+    def run(context: int, *more: str) -> str:
+        monkeypatch.setattr(sys, "argv", [*map(str, common), "--context", str(context), *more])
+        standalone.main()
+        return capsys.readouterr().out
+
+    policy = load_checkpoint(checkpoints / "policy")
+    games = games_from_table(read_table(checkpoints / "unseen.parquet", GAMES))
+    begins = max(len(policy.renderer.episode([Turn(begun(game), "", (), True, "")]).input_ids) for game in games)
+    assert f"; 2 of the games outgrew the context of {begins + 20} tokens\n" in run(begins + 20)
+    assert "outgrew" not in run(4096, "--max-turns", "3")
+    with pytest.raises(SystemExit, match=r"^evaluate: no game begins: .* fills a context of 2 tokens; a larger"):
+        run(2)
+
+
+def begun(game: Game) -> str:
+    """What the world says first."""
+    return world_spec(game.world).make().reset(game).text
+
+
 def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, monkeypatch):
     games = ("--games", checkpoints, "--split", "unseen")
     monkeypatch.setenv(API_KEY, "secret")
@@ -252,7 +275,13 @@ def test_a_policy_behind_a_server_plays_as_it_does_here(checkpoints, capsys, mon
         assert {key for _, _, key in server.asked} == {"Bearer secret"}
         assert {body["temperature"] for _, body, _ in server.asked} == {0.0}
     here = said(capsys, monkeypatch, "--policy", checkpoints / "policy", "--free", *games)
-    differ = ("seconds", "policy", "policy_read", "generated")  # the server counts the history anew at every turn
+    differ = (
+        "seconds",
+        "policy",
+        "context",
+        "policy_read",
+        "generated",
+    )  # the server counts the history anew at every turn
     assert {**there, **dict.fromkeys(differ)} == {**here, **dict.fromkeys(differ)}
     assert (there["policy"], there["constrained"], there["games"]) == ("mine", False, 2)
 

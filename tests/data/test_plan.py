@@ -110,7 +110,37 @@ def test_a_model_that_no_change_makes_fit(monkeypatch, capsys):
     code, _ = run(monkeypatch, capsys, *words)
     assert "choose a smaller model.source" in code
     code, _ = run(monkeypatch, capsys, "--profile", "smoke", "--memory", "0.1", "--tflops", "9")
-    assert code.endswith("makes it fit; lower model.width or model.layers, or use a larger machine")
+    assert code.endswith(
+        "makes it fit; lower model.context, lower model.width or model.layers, or use a larger machine"
+    )
+
+
+def test_a_cache_that_is_small_already_is_left_where_a_pass_is_too_large(monkeypatch, capsys):
+    words = ["--profile", "llama3b", "compute.cache_mb=4096", "--memory", "36", "--tflops", "9"]
+    code, _ = run(monkeypatch, capsys, *words)
+    assert code.startswith("plan: policy needs ") and code.endswith(": set compute.pass_tokens to 8192")
+    assert planned(monkeypatch, capsys, *words, "compute.pass_tokens=8192")[1]["fits"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--memory", "8"], "its weights alone are 18.0 GiB; choose a smaller model.source, or use a larger machine"),
+        (
+            ["--memory", "8", "compute.precision=float32"],
+            "choose a smaller model.source, set compute.precision to bfloat16, or use a larger machine",
+        ),
+        (
+            ["--memory", "24", "model.lora=null"],
+            "choose a smaller model.source, set model.lora, set compute.parallel with fsdp2 on several GPUs, or use a "
+            "larger machine",
+        ),
+        (["--memory", "20"], "no smaller cache makes it fit; lower model.context, choose a smaller model.source, or"),
+    ],
+)
+def test_no_change_is_named_that_is_made_already_or_that_does_not_help(words, said, monkeypatch, capsys):
+    code, _ = run(monkeypatch, capsys, "--profile", "llama3b", *words, "--tflops", "9")
+    assert said in code
 
 
 def test_the_default_campaign_fits_this_machine(monkeypatch, capsys):

@@ -164,11 +164,13 @@ def test_a_profile_that_does_not_fit_the_method_says_that_it_comes_first(project
 
 
 def test_one_that_comes_first_keeps_its_world_by_a_key(project):
-    said = "put textcraft before chat, and after both (env.world=textcraft env.code=agentprm_core/worlds/textcraft .*)$"
+    rft = load_profile("rft", ROOT / PROFILES) | {"env": {"world": "alfworld", "code": "agentprm_core/worlds/alfworld"}}
+    (project / PROFILES / "mine.yaml").write_text(yaml.safe_dump(rft))
+    said = "put textcraft before mine, and after both (env.world=textcraft env.code=agentprm_core/worlds/textcraft .*)$"
     with pytest.raises(ParamsError, match=said) as error:
-        arguments(["chat", "textcraft"])
+        arguments(["mine", "textcraft"])
     own = str(error.value).partition("after both ")[2].split()
-    assert {"env.world=textcraft", "env.max_turns=20"} <= {*arguments(["textcraft", "chat", *own])}
+    assert {"env.world=textcraft", "env.max_turns=20"} <= {*arguments(["textcraft", "mine", *own])}
 
 
 def test_what_does_not_fit_the_method_of_params_yaml_is_named_too(project):
@@ -186,11 +188,16 @@ def test_another_methods_name_alone_is_told_the_profile(project):
     assert arguments(["method.name=expert_iteration", "seed=2"]) == ["seed=2"]
 
 
-@pytest.mark.parametrize("world", ["all_worlds", "arithmetic", "babyai", "webshop"])
-def test_a_world_leaves_the_size_of_a_language_model_alone(project, world):
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_world_leaves_the_sizes_of_a_language_model_alone(project, world):
+    """Its model, and how much it plays and trains."""
     own = load_profile("llama3b", ROOT / PROFILES)["model"]
-    apply(["llama3b", world], project)
-    assert yaml.safe_load((project / PARAMS).read_text())["model"] == own
+    apply(["llama3b"], project)
+    before = yaml.safe_load((project / PARAMS).read_text())
+    apply([world], project)
+    after = yaml.safe_load((project / PARAMS).read_text())
+    assert after["env"]["world"] == world and after["model"] == own
+    assert all(after[section] == before[section] for section in ("sft", "rollout", "method"))
     apply([world, "model.context=2048"], project)
     assert yaml.safe_load((project / PARAMS).read_text())["model"] == own | {"context": 2048}
 

@@ -347,7 +347,7 @@ def test_a_game_is_the_first_or_one_by_its_number_or_its_id(checkpoints, monkeyp
         said(monkeypatch, capsys, *asked, *who, "--out", out)
         assert f"<title>{game.id}</title>" in out.read_text()
     line = refused(monkeypatch, capsys, "--game", 201, *who)
-    assert "201: no such game in the 200 games" in line and line.endswith("name an id, or a place from 1 to 200"), line
+    assert "201: no such game in the 200 games" in line and line.endswith("; a place from 1 to 200"), line
 
 
 def test_a_checkpoint_of_another_world_is_refused(checkpoints, monkeypatch, capsys, tmp_path):

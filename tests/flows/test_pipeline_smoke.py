@@ -120,6 +120,9 @@ def benchmarks_read_a_finished_campaign(folder: Path, aside: Path) -> None:
     told = benchmark("implicit_prm", "--campaign", str(folder), "--out", str(implicit), "--limit", "8")
     assert told["labels"] == "turns" and told["validation"]["actions"] == placebo["validation"]["actions"]
     assert (implicit / "model.safetensors").exists()
+    relabelled = ("--out", str(aside.with_name("relabelled")), "--visited-by", "best_of_2", "--games", "16")
+    told = benchmark("relabel", "--campaign", str(folder), *relabelled)
+    assert told["played"]["episodes"] == 16 and told["validation"]["actions"] == placebo["validation"]["actions"]
     kept = aside.with_name("members")
     orders = benchmark("members", "--campaign", str(folder), "--out", str(kept), "--members", "2", "--limit", "8")
     assert list(orders["orders"]) == [n + way for n in ("1", "2", "average", "passes") for way in ("", "-halfway")]
