@@ -3,6 +3,10 @@
 # a wide beam of its first policy, and first policies of many demonstrations, the reader's and the bot's.
 # "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
+# The profiles as they are, with two threads: what make run PROFILE=babyai does.
+for profile in babyai webshop arithmetic; do
+  THEN="python -m benchmarks.side_by_side $profile=." sh experiments/run $profile-profile $profile
+done
 THEN='python -m benchmarks.side_by_side arithmetic=. --out data/climb.png && python -m benchmarks.ranking_matrix --campaign .' \
   sh experiments/run arithmetic-full no_memory arithmetic $one
 THEN='python -m benchmarks.updates --campaign . --keep data/updates --games 6000 --steps 840 \
