@@ -4,9 +4,13 @@
 # "demonstrated" says how many rollouts' games had a demonstration.
 one="compute.threads=1"
 # The profiles as they are, with two threads: what make run PROFILE=babyai does.
-for profile in babyai webshop arithmetic; do
+for profile in babyai arithmetic; do
   THEN="python -m benchmarks.side_by_side $profile=." sh experiments/run $profile-profile $profile
 done
+THEN='python -m benchmarks.side_by_side webshop=. &&
+  python -m benchmarks.updates --campaign . --keep data/longer --steps 1200 --arms demonstrations &&
+  python -m benchmarks.updates --campaign . --keep data/updates --arms prm,untrained_likelihood,rft --all' \
+  sh experiments/run webshop-profile webshop
 THEN='python -m benchmarks.side_by_side arithmetic=. --out data/climb.png && python -m benchmarks.ranking_matrix --campaign .' \
   sh experiments/run arithmetic-full no_memory arithmetic $one
 THEN='python -m benchmarks.updates --campaign . --keep data/updates --games 6000 --steps 840 \
