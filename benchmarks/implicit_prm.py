@@ -24,7 +24,7 @@ from agentprm_core.prm.model import new_prm
 from agentprm_core.search.scorers import KAPPA
 from agentprm_core.training.settings import TrainSettings
 from benchmarks.answering import answer, campaign_parser
-from benchmarks.placebo_prm import check_out, labels_of, told
+from benchmarks.placebo_prm import check_out, in_brief, labels_of, told
 
 
 def train(root: Path, iteration: int, labels: str, out: Path, scratch: Path, limit: int | None = None) -> dict:
@@ -43,8 +43,8 @@ def train(root: Path, iteration: int, labels: str, out: Path, scratch: Path, lim
     how = (given.trainee.renderer, model, settings, given.scratch)
     figures = train_implicit_prm(learnt[:limit], *how, labels=labels, held_out=held_out)
     save_prm(model, given, out)
-    validation = {name: figures["validation"][name] for name in ("actions", "loss", "loss_of_mean", "auc")}
-    return {"labels": labels, "offset": figures["offset"], "validation": validation, "ranking": figures["ranking"]}
+    said = {"offset": figures["offset"], "validation": in_brief(figures["validation"])}
+    return {"labels": labels, **said, "ranking": figures["ranking"]}
 
 
 def main() -> None:

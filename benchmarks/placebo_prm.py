@@ -77,8 +77,12 @@ def train_placebo(root: Path, iteration: int, out: Path, scratch: Path, limit: i
     save_prm(trained.model, given, out)
     tokens = given.hardware.pass_tokens
     figures = ranked(trained.model, trainee.renderer, held_out, batch_tokens=tokens, seed=given.seed)
-    validation = {name: trained.figures["validation"][name] for name in ("actions", "loss", "loss_of_mean", "auc")}
-    return {"validation": validation, **figures}
+    return {"validation": in_brief(trained.figures["validation"]), **figures}
+
+
+def in_brief(validation: Mapping) -> dict:
+    """How well a PRM foretells held-out labels, of what :func:`agentprm_core.prm.validation.validate` says."""
+    return {name: validation[name] for name in ("actions", "loss", "loss_of_mean", "auc")}
 
 
 def told(figures: dict) -> str:

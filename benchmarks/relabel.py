@@ -24,7 +24,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import torch
 
 from agentprm_core.arguments import count
 from agentprm_core.credit.monte_carlo import label_monte_carlo
@@ -40,8 +39,8 @@ from agentprm_core.search.decoding_config import decoding
 from agentprm_core.search.playing import play_games
 from agentprm_core.types import Episode, Game
 from benchmarks.answering import answer, campaign_parser
-from benchmarks.campaigns import given_of, params_of
-from benchmarks.placebo_prm import check_out, critic_of, told
+from benchmarks.campaigns import params_of
+from benchmarks.placebo_prm import check_out, in_brief, labels_of, told
 
 
 def visited(params: Mapping, given: Given, way: str, games: int) -> tuple[list[Labelled], dict]:
@@ -85,16 +84,14 @@ def train(root: Path, way: str, games: int | None, out: Path, scratch: Path) -> 
     params = params_of(root)
     if (name := params["critic"]["name"]) != "monte_carlo":
         raise DataError(f"{root / 'params.yaml'}: critic.name: {name!r}: the labels here are those of monte_carlo")
-    config = critic_of(root, params)
-    given = replace(given_of(root, params, 1, scratch), prior=config.prior)
-    torch.set_num_threads(given.threads)
+    config, given, first, held_out = labels_of(root, 1, scratch)
+    given = replace(given, prior=config.prior)
     more, figures = visited(params, given, way, games or params["rollout"]["games"])
-    first, held_out = labelled_sides(given, gamma=config.gamma, outcome=params["critic"]["outcome"])
     trained = train_on_labels(config, given, [*first, *more], held_out, loss="bce")
     save_prm(trained.model, given, out)
     tokens, speaks = given.hardware.pass_tokens, given.trainee.renderer
     orders = ranked(trained.model, speaks, held_out, batch_tokens=tokens, seed=given.seed)
-    validation = {name: trained.figures["validation"][name] for name in ("actions", "loss", "loss_of_mean", "auc")}
+    validation = in_brief(trained.figures["validation"])
     return {"visited_by": way, "played": figures, "validation": validation, "ranking": orders["ranking"]}
 
 

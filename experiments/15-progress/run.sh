@@ -14,10 +14,9 @@ done
 # as in the papers; and as many episodes of 225 games, 16 of each, in place of one of 3,600.
 # Plain heads, a loss on pages. The figures are of tokens of single words; with those of this tree π₀ learns more.
 webshop="webshop compute.threads=1 games.train=46700 critic.require=nothing model.heads=4 sft.observation_weight=0.5 sft.epochs=3.5"
-webshop="$webshop demos.games=4000 rollout.games=3600 rollout.branch.train_states=200 rollout.branch.random_states=3000"
+webshop="$webshop demos.games=4000 rollout.games=3600 rollout.branch.train_states=0 rollout.branch.random_states=0"
 webshop="$webshop rollout.branch.validation_states=200 rollout.branch.continuations=6"
 webshop="$webshop evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood,beam_4x4,beam_8x8]"
-own="rollout.branch.train_states=0 rollout.branch.random_states=0"
 few="rollout.games=225 rollout.episodes_per_game=16"
 bare="critic.likelihood=0.0 critic.prior=0.0"
 for beta in 0.0 0.1 0.5 1.0 2.0; do
@@ -26,8 +25,8 @@ done
 for gae_lambda in 0.8 0.9 0.99; do
   sh experiments/run "webshop-lambda-$gae_lambda" no_memory promise_progress $webshop "critic.gae_lambda=$gae_lambda" -- evaluate@0
 done
-sh experiments/run webshop-labels no_memory $webshop $own -- evaluate@0
+sh experiments/run webshop-labels no_memory $webshop -- evaluate@0
 sh experiments/run webshop-bare no_memory promise_progress $webshop $bare -- evaluate@0
-sh experiments/run webshop-labels-bare no_memory $webshop $own $bare -- evaluate@0
+sh experiments/run webshop-labels-bare no_memory $webshop $bare -- evaluate@0
 sh experiments/run webshop-16 no_memory promise_progress $webshop $few -- evaluate@0
-sh experiments/run webshop-labels-16 no_memory $webshop $own $few -- evaluate@0
+sh experiments/run webshop-labels-16 no_memory $webshop $few -- evaluate@0
