@@ -16,7 +16,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from agentprm_core.arguments import OneLineParser, above_zero, any_seed, at_least, count, not_negative
+from agentprm_core.arguments import OneLineParser, above_zero, any_seed, at_least, count, device, not_negative
 from agentprm_core.datasets import atomic_write
 from agentprm_core.errors import EXPECTED
 from agentprm_core.policy.hub import require_named
@@ -48,6 +48,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--free", action="store_true", help="decode freely, not among the admissible commands")
     parser.add_argument("--max-turns", type=count, help="actions (default: the world's)")
     parser.add_argument("--max-action-tokens", type=at_least(2), default=16, help="(default %(default)s)")
+    parser.add_argument("--context", type=count, help="tokens an episode may have (default: the model's)")
+    parser.add_argument("--device", type=device, default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of play")
     parser.add_argument(
         "--seed", type=any_seed, default=1, help="of samples, and of generated games (default %(default)s)"
     )

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from agentprm_core.datasets import games_from_table
 from agentprm_core.errors import DataError
-from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where, require_world
+from agentprm_core.policy.models import Checkpoint, load_checkpoint, measured_where, playing_dtype, require_world
 from agentprm_core.policy.shipped import PREFIX, is_shipped
 from agentprm_core.search.playing import PlaySettings, Search
 from agentprm_core.types import GAMES, Game
@@ -40,10 +40,12 @@ def shown_page(arguments: argparse.Namespace) -> str:
     iteration = max((number for number, ids in played.items() if game.id in ids), default=None)
     if data and not named["prm"] and (last := data / "checkpoints" / "prm" / str(iteration)).exists():
         named["prm"] = [(f"PRM {iteration}", last)]
-    prms = [_loaded(path, world, "prm") for _, path in named["prm"]]
+    prms = [_loaded(arguments, path, world, "prm") for _, path in named["prm"]]
     shown = [_played(arguments, game, world, name, path, prms) for name, path in named["policy"]]
     if data and iteration is not None and len(shown) < 2:
-        shown.insert(0, _rollout(data, iteration, game, world, prms))
+        before = data / "checkpoints" / "policy" / str(iteration - 1)
+        policy = _loaded(arguments, before, world, "policy") if before.exists() else None
+        shown.insert(0, _rollout(data, iteration, game, world, policy, prms))
     names = list(told_apart([one.name for one in shown]))
     shown = [replace(one, name=name) for one, name in zip(shown, names)]
     prm_names = list(told_apart([name for name, _ in named["prm"]]))
@@ -59,11 +61,12 @@ def shown_page(arguments: argparse.Namespace) -> str:
 def _played(
     arguments: argparse.Namespace, game: Game, world: str, name: str, path: Path, prms: Sequence[Checkpoint]
 ) -> Shown:
-    policy, way = _loaded(path, world, "policy"), arguments.search
+    policy, way = _loaded(arguments, path, world, "policy"), arguments.search
+    context = policy.model.config.max_position_embeddings
     settings = PlaySettings(
         world=world,
         max_turns=arguments.max_turns or world_spec(world).max_turns,
-        context=policy.model.config.max_position_embeddings,
+        context=min(context, arguments.context or context),
         max_action_tokens=arguments.max_action_tokens,
         constrained=not arguments.free,
         slots=max(way.width, way.n, 1),
@@ -77,11 +80,11 @@ def _played(
     return found[game.id]
 
 
-def _rollout(data: Path, iteration: int, game: Game, world: str, prms: Sequence[Checkpoint]) -> Shown:
-    """What the campaign recorded: a rollout of the policy before the iteration."""
+def _rollout(
+    data: Path, iteration: int, game: Game, world: str, policy: Checkpoint | None, prms: Sequence[Checkpoint]
+) -> Shown:
+    """What the campaign recorded: a rollout of ``policy``, the one before the iteration."""
     episode = recorded_episode(data, iteration, game.id)
-    before = data / "checkpoints" / "policy" / str(iteration - 1)
-    policy = _loaded(before, world, "policy") if before.exists() else None
     return Shown(
         f"rollout of iteration {iteration}, by policy {iteration - 1}",
         episode,
@@ -178,10 +181,10 @@ def _played_in(data: Path, asked: int | None) -> dict[int, list[str]]:
     return {number: list(dict.fromkeys(of.to_pylist())) for number, of in ids.items()}
 
 
-def _loaded(path: Path, world: str, kind: str) -> Checkpoint:
+def _loaded(arguments: argparse.Namespace, path: Path, world: str, kind: str) -> Checkpoint:
     """A checkpoint that may play in this world. Raises DataError for one that was trained in another."""
-    spec = world_spec(world)
-    loaded = load_checkpoint(path, plays=True, kind=kind, prompt=spec.prompt)
+    how = {"device": arguments.device, "dtype": playing_dtype(arguments.precision)}
+    loaded = load_checkpoint(path, plays=True, kind=kind, prompt=world_spec(world).prompt, **how)
     require_world(loaded, path, world)
     return loaded
 

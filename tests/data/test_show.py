@@ -209,6 +209,16 @@ def test_two_policies_on_one_page(checkpoints, monkeypatch, capsys, tmp_path, se
         assert re.search(rf'<div class="soft small">[^<]*{name}[^<]*: {checkpoints / folder}</div>', page), name
 
 
+def test_a_page_is_of_the_precision_that_is_asked_for(checkpoints, monkeypatch, capsys, tmp_path):
+    out = tmp_path / "page.html"
+    pages = []
+    for precision in ("float32", "bfloat16", "float32"):
+        asked = ("--games", checkpoints, "--max-turns", 3, "--precision", precision, "--device", "cpu", "--out", out)
+        said(monkeypatch, capsys, *asked, "--policy", checkpoints / "policy", "--prm", checkpoints / "prm")
+        pages.append(out.read_text())
+    assert pages[0] == pages[2] != pages[1], "the probabilities and scores have other digits"
+
+
 def test_a_prm_of_the_policys_name_is_called_a_prm():
     assert show_page._named("shipped:households", "policy")[0] == "households"
     assert show_page._named("shipped:households", "prm")[0] == "PRM households"
@@ -301,6 +311,10 @@ def test_bad_input_is_one_line(checkpoints, monkeypatch, capsys, tmp_path):
     assert "no such checkpoint folder" in line
     line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints)
     assert "nobody plays" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--context", 20)
+    assert "policy did not act: its context of 20 tokens has no room" in line
+    line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--device", "tpu")
+    assert "argument --device: " in line and "tpu" in line
     line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--search", "beam_2x2")
     assert "needs --prm" in line
     line = refused(monkeypatch, capsys, "--game", game, "--games", checkpoints, *policy, "--search", "lookahead_of_4x1")
