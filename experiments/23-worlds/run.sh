@@ -7,10 +7,12 @@ one="compute.threads=1"
 for profile in babyai arithmetic; do
   THEN="python -m benchmarks.side_by_side $profile=." sh experiments/run $profile-profile $profile
 done
-THEN='python -m benchmarks.side_by_side webshop=. &&
-  python -m benchmarks.updates --campaign . --keep data/longer --steps 1200 --arms demonstrations &&
-  python -m benchmarks.updates --campaign . --keep data/updates --arms prm,untrained_likelihood,rft --all' \
-  sh experiments/run webshop-profile webshop
+for profile in webshop:1200 textcraft:1800; do # and as many steps as the iterations take
+  THEN="python -m benchmarks.side_by_side ${profile%:*}=. &&
+    python -m benchmarks.updates --campaign . --keep data/longer --steps ${profile#*:} --arms demonstrations &&
+    python -m benchmarks.updates --campaign . --keep data/updates --arms prm,untrained_likelihood,rft --all" \
+    sh experiments/run ${profile%:*}-profile ${profile%:*}
+done
 THEN='python -m benchmarks.side_by_side arithmetic=. --out data/climb.png && python -m benchmarks.ranking_matrix --campaign .' \
   sh experiments/run arithmetic-full no_memory arithmetic $one
 THEN='python -m benchmarks.updates --campaign . --keep data/updates --games 6000 --steps 840 \
@@ -53,8 +55,10 @@ craft="$craft rollout.branch.validation_states=150 rollout.branch.continuations=
 THEN=$(beside textcraft 1800) sh experiments/run textcraft-three no_memory textcraft more_demonstrations $one $craft
 wide="evaluate.decoding=[greedy,beam_8x8,beam_8x8_by_untrained_likelihood,beam_8x8_by_constant]"
 sh experiments/run textcraft-8x8 no_memory textcraft more_demonstrations $one $craft $wide -- evaluate@0
-sh experiments/run textcraft-plan no_memory textcraft $one "demos.games={count: 10000, by: plan}" -- evaluate@0
-THEN=$(beside textcraft 2520) sh experiments/run textcraft-profile no_memory textcraft $one
+large="rollout.games=3600 rollout.branch.train_states=200 rollout.branch.random_states=3000"
+large="$large rollout.branch.validation_states=200 rollout.branch.continuations=6 method.games=3600 method.steps=840"
+sh experiments/run textcraft-plan no_memory textcraft $one $large "demos.games={count: 10000, by: plan}" -- evaluate@0
+THEN=$(beside textcraft 2520) sh experiments/run textcraft-4000 no_memory textcraft $one $large demos.games=4000
 more="$craft method.games=4000 method.steps=800 sft.observation_weight=0.0 evaluate.decoding=[greedy]"
 THEN='python -m benchmarks.side_by_side textcraft=. &&
   python -m benchmarks.placebo --policy data/checkpoints/policy/0 --prm data/checkpoints/prm/1 --games data/games \

@@ -4,6 +4,8 @@ one="compute.threads=1"
 heads="model.heads={count: 4, previous_token: 2}"
 many="games.train=30000 sft.epochs=5 method.search=beam_1x16"
 many="$many evaluate.decoding=[greedy,sample,best_of_16,best_of_16_by_untrained_likelihood,beam_4x4]"
+many="$many rollout.games=3600 rollout.branch.train_states=200 rollout.branch.random_states=3000"
+many="$many rollout.branch.validation_states=200 rollout.branch.continuations=6 method.games=3600 method.steps=840"
 plan="demos.games={count: 12000, by: plan}"
 sh experiments/run heads-textcraft-plain no_memory textcraft $one $many "$plan" model.heads=4
 THEN="python -m benchmarks.side_by_side textcraft=." \

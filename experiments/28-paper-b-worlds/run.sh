@@ -26,7 +26,7 @@ for world in ${WORLDS:-webshop textcraft babyai arithmetic}; do for seed in ${SE
   prms=.scratch/experiments/curves/$world-$seed split=unseen tokens=32
   case $world in
   webshop) numbers="demos.games=1000 sft.epochs=4.6 rollout.games=3600" ;;
-  textcraft) numbers="" ;;
+  textcraft) numbers="demos.games=4000 rollout.games=3600" ;;
   babyai) numbers="demos.games=2000 sft.epochs=4" tokens=16 ;;
   arithmetic) numbers="" split=seen tokens=8 ;; # of unseen orders of operations the policy wins too few to tell PRMs apart
   esac
