@@ -28,6 +28,10 @@ for seed in 3 4 5 6 7; do
     then="$then && python -m benchmarks.placebo_prm --campaign . --out $adds/permuted-$seed && $(play permuted $seed $adds/permuted-$seed prm)"
     ;;
   esac
+  for way in best_of_16 sample; do # trained on where its search goes too, and on as many more rollouts
+    then="$then && python -m benchmarks.relabel --campaign . --visited-by $way --out $adds/relabel-$way-$seed &&
+      $(play relabel-$way $seed $adds/relabel-$way-$seed "prm,placebo --placebo data/checkpoints/prm/1")"
+  done
   THEN=$then sh experiments/run rooms-adds-$seed no_memory $equal seed=$seed -- prm@1
   THEN=$(play halfway $seed data/checkpoints/prm/1 prm,untrained_likelihood) \
     sh experiments/run rooms-halfway-$seed no_memory $equal seed=$seed "critic.init_from={weights: prm, mixing: 0.5}" -- prm@1
@@ -39,6 +43,7 @@ done
 python -m benchmarks.over_seeds $adds/prm-*.json --picture $adds/adds.png
 python -m benchmarks.over_seeds $adds/prm-*.json --against $adds/halfway-*.json
 python -m benchmarks.over_seeds $adds/prm-3.json $adds/prm-4.json --against $adds/head-3.json $adds/head-4.json
+python -m benchmarks.over_seeds $adds/relabel-best_of_16-*.json --against $adds/relabel-sample-*.json
 knowing="$rooms compute.threads=1 demos.knowledge=1.0 demos.games=9000 sft.epochs=4 method.search=beam_4x4 critic.require=nothing"
 ways="evaluate.decoding=[greedy,best_of_16,best_of_16_by_untrained_likelihood]"
 sh experiments/run rooms-knowing no_memory $knowing "$ways" -- evaluate@0
